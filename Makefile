@@ -5,16 +5,16 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo servers test test-fast seeds check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
-# Tests wait more than they compute: five run on each CPU, and one more for the simulation. .config/nextest.toml lists the
-# tests that count for more than one.
+# Tests wait more than they compute: five run on each CPU, and one more for the simulation. .config/nextest.toml lists
+# the tests that count for more than one.
 export NEXTEST_TEST_THREADS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 
-# A log has no use for progress bars and a line per passed test: failures, slow tests and the sum remain.
+# In a log progress bars and a line per passed test are useless. Failures, slow tests and the sum remain.
 ifeq ($(CI),true)
 export CARGO_TERM_PROGRESS_WHEN := never
 export NEXTEST_HIDE_PROGRESS_BAR := 1
 export NEXTEST_STATUS_LEVEL := slow
-# ... and it should name every failure, not only the first.
+# A log should also name every failure, not only the first one.
 NEXTEST_FLAGS := --no-fail-fast
 endif
 
@@ -58,7 +58,7 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 	[[ $$(wc -l <target/seeds.txt) -eq $$(($$(grep -ac '^ *PASS ' target/seeds.log) - 1)) ]]
 	mv target/seeds.txt tests/simulation/seeds.txt
 
-# --locked: a check changes nothing, not even Cargo.lock.
+# With --locked a check changes nothing, not even Cargo.lock.
 check: ## formatting, lints of Rust and Lua, documentation, every feature on its own; changes nothing
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings

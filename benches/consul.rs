@@ -1,5 +1,5 @@
-//! `cargo bench --bench consul --all-features`: locks and semaphores in Consul, beside the bare requests and beside
-//! `consul lock`. One agent on this machine, so the network costs nothing and its disk does.
+//! `cargo bench --bench consul --all-features`: locks and semaphores in Consul, compared with the bare requests and
+//! with `consul lock`. There is one agent on this machine, so the network costs nothing, but the agent's disk does.
 
 #![allow(
     missing_docs,
@@ -48,7 +48,7 @@ fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-/// The value below which this part of them is.
+/// The quantile `part` of these times.
 fn part(times: &mut [Duration], part: f64) -> Duration {
     times.sort_unstable();
     times[((times.len() - 1) as f64 * part) as usize]
@@ -61,9 +61,9 @@ async fn take(consul: &Consul, limit: Option<u32>, name: &str) -> Lease {
     }
 }
 
-// ---- nobody else asks -----------------------------------------------------------------------
+// ---- without contention ----------------------------------------------------------------------
 
-/// Times in pairs, one after the other: to take it, to give it back.
+/// Pairs of times, measured one after the other: to take it, and to release it.
 #[derive(Default)]
 struct Pairs {
     take: Vec<Duration>,
@@ -85,7 +85,7 @@ impl Pairs {
     }
 }
 
-/// The same requests, bare: on one connection that stays open.
+/// The same requests alone, on one connection that stays open.
 struct Bare {
     client: http::Connection,
     session: String,
@@ -93,7 +93,7 @@ struct Bare {
 }
 
 mod http {
-    //! One connection to an agent, which stays open: no more HTTP than this bench needs.
+    //! One connection to an agent, which stays open. It has only as much HTTP as this bench needs.
 
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -234,7 +234,7 @@ async fn alone(agent: &Agent) {
     agent.destroy(&bare.session);
 }
 
-/// As a shell's script sees it: a process that takes it, runs `true` and ends.
+/// The times that a shell script sees: a process takes it, runs `true` and ends.
 fn processes(agent: &Agent) {
     let this = std::env::current_exe().unwrap();
     let quorate = this.ancestors().nth(2).unwrap().join("quorate");
@@ -265,7 +265,7 @@ fn timed(mut command: Command) -> Duration {
 
 // ---- many wait ------------------------------------------------------------------------------
 
-/// One waits, 10 ms away, and gets it each time: from the call that releases it to the lease.
+/// One client waits, 10 ms away, and gets it each time. Measures the time from the call that releases it to the lease.
 async fn one_waits(agent: &Agent) {
     let round_trip = Duration::from_millis(10);
     let proxy = Proxy::to_consul(agent);
@@ -274,7 +274,7 @@ async fn one_waits(agent: &Agent) {
         Consul::connect(agent.url()).await.unwrap(),
         Consul::connect(proxy.url()).await.unwrap(),
     );
-    // What a request takes that Consul answers at once, through the proxy.
+    // The time of a request through the proxy that Consul answers at once.
     let mut asked = Vec::new();
     for _ in 0..30 {
         let start = Instant::now();
@@ -288,7 +288,7 @@ async fn one_waits(agent: &Agent) {
             let held = take(&near, limit, "one").await;
             let waiter = far.clone();
             let waits = tokio::spawn(async move { take(&waiter, limit, "one").await });
-            // Until it waits at Consul.
+            // Wait until it waits at Consul.
             tokio::time::sleep(round_trip * 8).await;
             let start = Instant::now();
             held.release().await.unwrap();
@@ -311,7 +311,7 @@ async fn one_waits(agent: &Agent) {
     far.shutdown().await;
 }
 
-/// Processes of `consul lock`, one after the other in each of so many shells.
+/// Processes of `consul lock`, one after the other in each of several shells.
 fn strangers(agent: &Agent) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let end = Instant::now() + LOAD;
@@ -366,7 +366,7 @@ async fn together(agent: &Agent, round_trip: Duration, limit: Option<u32>) {
     let jain = sum * sum / (counts.len() as f64 * squares);
     let mut held: Vec<(Instant, Instant)> = all.into_iter().flatten().collect();
     held.sort_unstable();
-    // From the end of a section to the beginning of the one that followed it: of a lock, the next one.
+    // From the end of a section to the beginning of the section that followed it. For a lock this is the next one.
     let slots = limit.unwrap_or(1) as usize;
     let mut over: Vec<Duration> = held
         .windows(slots + 1)

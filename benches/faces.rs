@@ -1,7 +1,9 @@
-//! What a layer adds to a request: one that is decided in this process, beside tower_governor (which counts in this process
-//! alone), and one that takes a permit, beside the permit by itself. Around a service that does nothing, on real servers.
+//! The cost that a layer adds to a request, around a service that does nothing, on real servers. A request that is
+//! decided in this process is compared with tower_governor (which counts only in this process). A request that takes a
+//! permit is compared with the permit alone.
 //!
-//! Interleaved rounds on one machine, medians over the rounds. Behind a figure stands its target.
+//! The rounds are interleaved on one machine, and the figures are medians over the rounds. Each figure is followed by
+//! its target.
 
 #![allow(
     missing_docs,
@@ -40,18 +42,18 @@ use tower_governor::{
 };
 
 const PERIOD: Duration = Duration::from_secs(10);
-/// Nobody is denied: what is measured is the way.
+/// No request is denied, because the bench measures the cost of the decision.
 const PLENTY: u32 = 1_000_000_000;
 const BLOCK: u32 = 10_000;
 const ROUNDS: usize = 15;
 const REQUESTS: usize = 200_000;
 const CUSTOMERS: usize = 100;
 const TASKS: usize = 64;
-/// Of those that take a permit.
+/// The number of requests that take a permit.
 const FEW: usize = 1_920;
 const PERMITS: u32 = 256;
 
-/// Microseconds of a core for a request: of one task, and of many at once.
+/// Microseconds of CPU time per request: with one task, and with many at once.
 #[derive(Clone, Copy)]
 struct Cost {
     one: f64,
@@ -94,7 +96,7 @@ impl KeyExtractor for Customer {
     }
 }
 
-/// One after another.
+/// Sends requests one after the other.
 async fn ask<S>(mut service: S, uris: Arc<Vec<Uri>>, times: usize)
 where
     S: Service<Request<Body>, Response = Response<Body>>,
@@ -131,7 +133,7 @@ where
     }
 }
 
-// ---- decided here ---------------------------------------------------------------------------
+// ---- decided in this process ------------------------------------------------------------------
 
 async fn local(quorum: &Quorum) {
     let limiter = |name: &str| -> RateLimiter {
@@ -215,7 +217,7 @@ async fn permits(semaphore: &Semaphore) {
     );
 }
 
-/// Without the first round, which finds nothing prepared.
+/// The median without the first round, which has to warm up.
 fn median(costs: Vec<Cost>) -> Cost {
     let middle = |of: fn(&Cost) -> f64| {
         let mut all: Vec<f64> = costs.iter().skip(1).map(of).collect();

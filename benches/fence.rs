@@ -1,7 +1,8 @@
-//! `cargo bench --bench fence --all-features`: what the check of a token costs, beside the same write
-//! without it. Interleaved rounds on one machine, medians over the rounds; only ratios travel.
+//! `cargo bench --bench fence --all-features`: the cost of checking a token, compared with the same write without the
+//! check. The rounds are interleaved on one machine, and the figures are medians over the rounds. Only the ratios hold
+//! on other machines.
 
-// A holder's number goes on from round to round: it is no count of one loop's.
+// A holder's number continues from round to round, so it does not count the passes of one loop.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -46,7 +47,7 @@ fn main() {
     runtime.block_on(on_postgres());
 }
 
-/// One thread, resources that are known already, as many as a service may well have.
+/// One thread, with resources that are already known. There are as many of them as a service may have.
 fn gate() {
     const TIMES: u32 = 1_000_000;
     for resources in [1, 1_000, 50_000] {
@@ -73,7 +74,7 @@ fn gate() {
     }
 }
 
-/// Microseconds for each of so many, one after another.
+/// Runs it this many times, one after the other. Returns the microseconds for each.
 async fn timed<F: AsyncFnMut(u64)>(times: u64, mut f: F) -> f64 {
     let started = Instant::now();
     for i in 0..times {

@@ -1,7 +1,8 @@
-//! Rate limits: one decision beside the same script by the redis crate, decisions that a block allows, and many keys beside
-//! governor (which counts in this process alone) and a script on a single master. On real servers.
+//! Rate limits on real servers. One decision is compared with the same script sent by the redis crate. There are also
+//! decisions within a block, and many keys compared with governor (which counts only in this process) and with a script
+//! on a single master.
 //!
-//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+//! One machine runs everything, so only the ratios count. Each figure is followed by its target.
 
 #![allow(
     missing_docs,
@@ -32,13 +33,13 @@ use support::{Fleet, Kind, Proxy, Server};
 use tokio::runtime::Builder;
 
 const PERIOD: Duration = Duration::from_secs(10);
-/// Nobody is denied: what is measured is the way.
+/// No request is denied, because the bench measures the cost of the decision.
 const PLENTY: u32 = 1_000_000_000;
 const ROUNDS: usize = 8;
 const KEYS: usize = 1_000;
 const TASKS: usize = 64;
 
-/// The very script that the library sends.
+/// The same script that the library sends.
 fn spend() -> String {
     let pieces = [
         (
@@ -56,7 +57,7 @@ fn spend() -> String {
         .fold(file, |text, (line, piece)| text.replace(line, piece))
 }
 
-/// The usual limit on one master: the time at which the next unit is due (GCRA).
+/// The usual limit on one master: it stores the time at which the next unit is due (GCRA).
 const SINGLE: &str = "local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local due = tonumber(redis.call('GET', KEYS[1]) or now)
@@ -102,7 +103,7 @@ async fn connect(url: &str, script: &str) -> (MultiplexedConnection, String) {
     (node, sha)
 }
 
-/// In turns: the library, and the same script of one node.
+/// The library and the same script on one node, in turns.
 async fn one_decision(fleet: &Fleet, limiter: &RateLimiter) {
     let (node, sha) = connect(&fleet[0].url(), &spend()).await;
     let guard: String = redis::cmd("GET")
@@ -222,7 +223,7 @@ async fn many_keys(fleet: &Fleet, quorum: &Quorum) {
     }
 }
 
-/// 16 units are slots of a majority, 17 are shares of single masters.
+/// 16 units are slots on a majority, and 17 units are shares of single masters.
 async fn few_or_many(fleet: &Fleet, quorum: &Quorum) {
     let cpu = || -> f64 {
         let part =
@@ -257,8 +258,8 @@ async fn few_or_many(fleet: &Fleet, quorum: &Quorum) {
     }
 }
 
-/// Three regions, and some masters stopped: how much of a limit 32 tasks get who wait for units all the time, and how long one
-/// decision takes where there are units.
+/// Three regions, with some masters stopped. Measures how much of a limit 32 tasks get that wait for units all the
+/// time, and how long one decision takes while there are units.
 async fn regions(round_trips: &[u64], stopped: usize) {
     let fleet = Fleet::start(round_trips.len(), Kind::Redis);
     let near = Quorum::connect(fleet.urls()).await.unwrap();
@@ -275,7 +276,7 @@ async fn regions(round_trips: &[u64], stopped: usize) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     fleet.iter().take(stopped).for_each(Server::sigstop);
-    // It is noticed by a node timeout.
+    // The client notices it after a node timeout.
     tokio::time::sleep(Duration::from_secs(1)).await;
     for limit in [5, 16, 17, 100] {
         let limiter = far.rate_limiter(format!("{limit} a second"), Quota::per_second(limit));
@@ -316,7 +317,7 @@ async fn regions(round_trips: &[u64], stopped: usize) {
     fleet.iter().take(stopped).for_each(Server::sigcont);
 }
 
-/// Decisions a second of all tasks, each on a key at random.
+/// Decisions per second of all tasks together, each on a random key.
 async fn rate<F, D>(names: &Arc<Vec<String>>, total: usize, decide: F) -> f64
 where
     F: Fn(String) -> D + Clone + Send + 'static,

@@ -17,9 +17,9 @@ else
   exit 1
 fi
 
-# In a session of its own, out of reach of the terminal's ^C: compose broken off half-way leaves
-# requests on their way to the daemon, which makes containers that no `down` has seen. It takes
-# seconds; the traps below act when it is through.
+# Runs compose in a session of its own, out of reach of the terminal's ^C. If compose is broken off half-way, its
+# requests are still under way to the daemon, which then makes containers that no `down` has seen. It takes seconds, and
+# the traps below act when it has finished.
 compose() {
   setsid --wait "${program[@]}" "${files[@]}" "$@"
 }
@@ -40,7 +40,7 @@ get_image() {
   fi
 }
 
-# Waits here rather than by `up --wait`, which docker-compose 1.29 has not.
+# Waits here and not with `up --wait`, which docker-compose 1.29 does not have.
 await_health() {
   local containers healthy deadline=$((SECONDS + 60))
   containers=$(compose ps -q)
@@ -64,9 +64,9 @@ down() {
 
 case "$*" in
   up | "up --local")
-    # A broken download leaves nothing that runs, so it may be interrupted as it likes.
+    # A broken download leaves nothing that runs, so it may be interrupted at any time.
     get_image "${2:-}"
-    # From here on all or nothing: what a failed or interrupted start has made goes away again.
+    # From here on it is all or nothing: everything that a failed or interrupted start has made is removed again.
     trap 'trap "" INT TERM; down >&2' EXIT
     trap 'exit 130' INT TERM
     compose up -d

@@ -10,8 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 me=docker/torture.sh
 project=quorate-torture
 label=com.docker.compose.project=$project
-# A container whose name is there once for all who use this engine, so it tells two runs apart. It ends with
-# the script that started it, however that ends; the one of `up` is never started, and stays until `down`.
+# The name of a container. It can exist only once for all users of this engine, so it keeps two runs apart. The
+# container ends with the script that started it, no matter how that ends. The one of `up` is never started, and stays
+# until `down`.
 lock=$project-lock
 fleet=torture
 store=redis://store:6379
@@ -52,7 +53,7 @@ find_programs() {
   fi
 }
 
-# In a session of its own, out of reach of the terminal's ^C: see docker/five.sh.
+# Runs in a session of its own, out of reach of the terminal's ^C: see docker/five.sh.
 compose() {
   setsid --wait "${program[@]}" --project-name $project --file docker/torture/compose.yaml "$@"
 }
@@ -61,7 +62,7 @@ is_there() {
   docker image inspect "$1" >/dev/null 2>&1
 }
 
-# A broken build or download leaves nothing that runs, so it may be interrupted as it likes.
+# A broken build or download leaves nothing that runs, so it may be interrupted at any time.
 get_images() {
   local image missing=()
   export TORTURE_CLIENT_IMAGE TORTURE_CLOCK_IMAGE QUORATE_IMAGE=${QUORATE_IMAGE:-}
@@ -81,14 +82,14 @@ get_images() {
   is_there "$QUORATE_IMAGE" || docker pull "$QUORATE_IMAGE" ||
     die "no image $QUORATE_IMAGE. Where no registry can be reached: make docker-test LOCAL=1"
   for image in client clock; do
-    # All but what was ever built here.
+    # All files except what was built here.
     tar --create --exclude=./target --exclude=./.git . |
       docker build --tag "$project-$image" --file "docker/torture/$image.Dockerfile" - ||
       die "could not build $project-$image. Where no registry can be reached: make docker-test LOCAL=1"
   done
 }
 
-# Whatever carries our label: also what no compose file names any more, and what is paused.
+# Everything with our label, including what no compose file names any more, and paused containers.
 remove_all() {
   local ids networks
   for _ in 1 2 3 4 5; do
@@ -97,7 +98,7 @@ remove_all() {
     if ((${#ids[@]} + ${#networks[@]} == 0)); then
       break
     fi
-    # A failure here shows in the next round: somebody else may be removing the same.
+    # A failure here shows in the next round: another process may be removing the same.
     if ((${#ids[@]})); then
       docker rm --force --volumes "${ids[@]}" >/dev/null || true
     fi
@@ -111,7 +112,7 @@ remove_all() {
 down() {
   local status=0
   (remove_all) || status=$?
-  # At last, so that nobody begins in between.
+  # This comes last, so that no other run begins in between.
   docker rm --force $lock >/dev/null 2>&1 || true
   return $status
 }
@@ -127,21 +128,21 @@ not_locked() {
   in_use
 }
 
-# For `up`: until `down`.
+# Takes the lock for `up`, until `down`.
 take_lock() {
   local error
   error=$(setsid --wait docker create --name $lock --label "$run" "$TORTURE_CLIENT_IMAGE" 2>&1 >/dev/null) ||
     not_locked "$error"
 }
 
-# For `test`: as long as this script lives. A kill -9 or a restart of the engine ends it too.
+# Takes the lock for `test`, for as long as this script lives. A kill -9 or a restart of the engine ends it too.
 hold_lock() {
-  # Its input is ours alone: bash keeps that of a coproc from whatever else it starts.
+  # Only this script has its input, because bash does not pass a coproc's descriptors to other programs.
   coproc holder {
     exec setsid --wait docker run --rm --interactive --name $lock --label "$run" --network none \
       "$TORTURE_CLIENT_IMAGE" hold 2>&1
   }
-  # Both now, because bash forgets them when it ends.
+  # Both are saved now, because bash forgets them when the coproc ends.
   # shellcheck disable=SC2154 # by coproc
   local pid=$holder_PID output
   exec {output}<&"${holder[0]}"
@@ -152,14 +153,14 @@ hold_lock() {
   exec {output}<&-
 }
 
-# What is there although nobody held the lock is of a run that could not clean up.
+# Containers that exist although nobody held the lock belong to a run that could not clean up.
 clear_leftovers() {
   [[ -n $(docker ps --all --quiet --filter "label=$label")$(docker network ls --quiet --filter "label=$label") ]] || return 0
   say "torture.sh: removing what a run that was killed has left"
   remove_all
 }
 
-# up take_lock, or up hold_lock
+# Call it as `up take_lock` or `up hold_lock`.
 up() {
   local service id
   export TORTURE_USER TORTURE_DIR
@@ -167,16 +168,16 @@ up() {
   dir=$PWD/target/torture/$(date +%Y%m%d-%H%M%S)
   TORTURE_DIR=$dir
   run=torture.run=$dir
-  # At once, rather than after a build that takes the other run's processors.
+  # This comes first, so that it does not wait for a build that takes the other run's processors.
   if docker container inspect $lock >/dev/null 2>&1; then
     in_use
   fi
   get_images
-  # From here on all or nothing: what a failed or interrupted run has made goes away again.
+  # From here on it is all or nothing: everything that a failed or interrupted run has made is removed again.
   trap 'on_exit $?' EXIT
   "$1"
   clear_leftovers
-  # Before docker makes them, for root.
+  # Otherwise docker would make these folders, for root.
   mkdir -p "$dir"/{history,clock,node1,node2,node3,node4,node5}
   set_clock 0
   compose up --detach --no-build >"$dir/compose.log" 2>&1 || {
@@ -190,13 +191,13 @@ up() {
 }
 
 on_exit() {
-  # A second ^C does not stop the cleaning up.
+  # A second ^C does not stop the clean-up.
   trap '' INT TERM HUP
   trap - EXIT
-  # Whoever did not get the lock has made nothing, and removes nothing of others.
+  # A run that did not get the lock has made nothing, and removes nothing of others.
   [[ -n $(docker ps --all --quiet --filter "label=$run") ]] || exit "$1"
   if (($1)); then
-    # What there is of a run that broke off may say why.
+    # The part of a broken run that exists may show the reason.
     if ((${#histories[@]})) && [[ -z ${judged:-} ]]; then
       timeout 60 docker exec "${container[dc1]}" quorate torture judge "${histories[@]}" >&2 || true
     fi
@@ -223,11 +224,11 @@ in_dc() {
 }
 
 bootstrap() {
-  # The prefix is new with every scenario: nobody has to be waited for.
+  # The prefix is new in every scenario, so no client has to be waited for.
   in_dc 1 bootstrap --force >"$history/bootstrap.log" 2>&1
 }
 
-# votes N: whether so many masters vote, as a client in dc2 sees it.
+# votes N: succeeds if this many masters vote, as a client in dc2 sees it.
 votes() {
   local seen
   seen=$(in_dc 2 nodes --json 2>/dev/null) || true
@@ -242,7 +243,7 @@ run_load_in() {
   loads+=("$1 $!")
 }
 
-# Succeeds when all processes have connected and asked for locks, since no fault may meet one that still connects.
+# Succeeds when all processes have connected and asked for locks. No fault may hit a process that still connects.
 load_is_under_way() {
   local asking
   asking=$(grep --files-with-matches --no-messages '"invoked"' "$history"/dc?.*.jsonl | wc -l)
@@ -259,7 +260,7 @@ run_load() {
   until_true load_is_under_way || die "the load does not start: $(tail -n 3 "$history"/dc?.log)"
 }
 
-# Returns when all clients ended. One that was killed is not asked how it went.
+# Returns when all clients have ended. The status of a killed client is not checked.
 stop_load() {
   local one dc pid status
   plan '"stopping"'
@@ -268,7 +269,7 @@ stop_load() {
     read -r dc pid <<<"$one"
     status=0
     wait "$pid" || status=$?
-    # 137: killed, by a scenario that says so.
+    # 137 means killed, in a scenario that says so.
     if ((status == 137)) && [[ $killed == *" dc$dc "* ]]; then
       killed=${killed/" dc$dc "/}
     elif ((status != 0)); then
@@ -286,8 +287,8 @@ begin() {
   rest 2
 }
 
-# After the last fault: all vote again, and every name is somebody's again. One section in 200 takes
-# 3 s, and a client's back-off may be behind that of whoever asks here.
+# Waits after the last fault until all masters vote again and every name is held again. One section in 200 takes 3 s,
+# and a client's back-off may be behind that of the client that asks here.
 recover() {
   until_true votes 5
   rest 4
@@ -350,7 +351,7 @@ run_all() {
   return $status
 }
 
-# Not left to bash: it goes on after a ^C that the program it waits for has taken for its own.
+# This is not left to bash, which goes on after a ^C that the program it waits for has handled.
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
@@ -385,7 +386,7 @@ case $command in
     ;;
   down)
     find_programs
-    # Where the containers wrote to: nobody else knows of it when they are gone.
+    # The folder that the containers wrote to. When they are gone, nobody else knows it.
     left=$(docker container inspect --format '{{index .Config.Labels "torture.run"}}' $lock 2>/dev/null) || true
     down
     if [[ $left == "$PWD"/target/torture/* ]]; then

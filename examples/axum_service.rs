@@ -1,12 +1,12 @@
-//! Two instances of a service in axum keep to one limit together: 20 requests in 10 s for each customer, and 2 exports at a
-//! time. Writes come with a fencing token, and a stale one is refused.
+//! Two instances of an axum service share one limit: 20 requests in 10 s for each customer, and 2 exports at a time.
+//! Writes carry a fencing token, and the store refuses a write with a stale token.
 //!
 //!     cargo run --example axum_service --features tower
 //!     QUORATE_NODES=redis://.. cargo run --example axum_service --features tower
 //!     QUORATE_NODES=redis://.. cargo run --example axum_service --features tower -- 127.0.0.1:8080
 //!
-//! With an address it is one instance, until Ctrl-C. Without one it starts two, and is its own client.
-//! `axum_service/service.rs` is what a program of yours would have.
+//! With an address, the program is one instance and runs until Ctrl-C. Without an address, it starts two instances and
+//! sends them requests itself. `axum_service/service.rs` contains the part that your own program would have.
 
 #[path = "axum_service/service.rs"]
 mod service;
@@ -32,7 +32,9 @@ async fn main() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..3).map(|_| MemoryNode::new()).collect();
     let boss = connect(&masters).await?;
     if std::env::var_os("QUORATE_NODES").is_none() {
-        boss.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+        // bootstrap --new` once.
+        boss.bootstrap_forced().await?;
     }
     let store = Arc::new(Store::default());
     if let Some(address) = std::env::args().nth(1) {
@@ -44,7 +46,8 @@ async fn main() -> Result<(), Failure> {
 
     let a = Instance::start("127.0.0.1:0", connect(&masters).await?, Arc::clone(&store)).await?;
     let b = Instance::start("127.0.0.1:0", connect(&masters).await?, Arc::clone(&store)).await?;
-    // reqwest as it comes needs no such line. Here it has no provider for TLS of its own, and wants one for http too.
+    // reqwest with its default features does not need this line. Here it is built without a TLS provider, and it wants
+    // one even for http.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().build()?;
     many_requests(&client, [&a.url, &b.url]).await?;
@@ -114,12 +117,12 @@ async fn many_exports(client: &Client, urls: [&String; 2], store: &Store) -> Res
     Ok(())
 }
 
-/// A worker is paused, its lock goes to another, and it wakes and writes.
+/// A worker is paused, and its lock goes to another worker. Then the first one wakes and writes.
 async fn a_late_write(client: &Client, urls: [&String; 2], quorum: &Quorum) -> Result<(), Failure> {
     let mutex = quorum.mutex("invoice:42");
     let first = mutex.lock().await?;
     let old = first.token();
-    first.release().await?; // in place of a pause that is longer than the lease
+    first.release().await?; // this stands for a pause that is longer than the lease
     let second = mutex.lock().await?;
     for (url, token, right) in [
         (
@@ -140,7 +143,7 @@ async fn a_late_write(client: &Client, urls: [&String; 2], quorum: &Quorum) -> R
         let response = request.send().await?;
         let status = response.status();
         println!("a write with token {token}: {status}");
-        print!("{}", response.text().await?); // why not
+        print!("{}", response.text().await?); // the reason for the refusal
         if status != right {
             println!("unexpected: it should be {right}");
         }

@@ -1,24 +1,24 @@
-//! A worker of threads, without async. It kept to itself by locks of one process; now there are two of it.
+//! A worker that uses threads, without async. It used locks of one process. Now two processes run it.
 //!
 //!     cargo run --example blocking --features blocking
 //!     QUORATE_NODES=redis://.. cargo run --example blocking --features blocking
 //!
-//! Before, when there was one process, its threads shared this:
+//! Before, there was one process, and its threads shared this:
 //!
 //! ```text
-//! static JOBS: Mutex<()> = Mutex::new(());                   // one at a time at the job list
+//! static JOBS: Mutex<()> = Mutex::new(());                   // one thread at a time reads the job list
 //! fn work() {
 //!     loop {
 //!         let taken = { let _lock = JOBS.lock().unwrap(); take_job() };
 //!         let Some(job) = taken else { return };
-//!         CONVERTERS.acquire(); convert(&job); CONVERTERS.release(); // two at a time
-//!         LIMITER.wait(); call_supplier(&job);                       // 20 calls in 2 s: of each process
+//!         CONVERTERS.acquire(); convert(&job); CONVERTERS.release(); // two threads at a time
+//!         LIMITER.wait(); call_supplier(&job);                       // 20 calls in 2 s, for each process
 //!     }
 //! }
 //! ```
 //!
-//! After, `worker` below has the same shape: the lock has a name, the list is safe from other processes too, and 20 calls
-//! are 20 for all of them. Each "machine" is a client of its own, with three threads.
+//! Now `worker` below has the same shape. The lock has a name, so other processes respect it too, and 20 calls is the
+//! limit for all processes together. Each "machine" is a client of its own with three threads.
 
 use std::{
     collections::BTreeMap,
@@ -39,13 +39,13 @@ const MACHINES: [&str; 2] = ["ann", "bob"];
 const THREADS: usize = 3;
 const JOBS: usize = 40;
 const CONVERTERS: u32 = 2;
-/// The supplier allows so many in any [`PERIOD`].
+/// The supplier allows this many calls in any [`PERIOD`].
 const CALLS: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(2);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the jobs have done: for the check at the end.
+/// Counts what the jobs have done, for the check at the end.
 #[derive(Default)]
 struct Witness {
     done: Mutex<BTreeMap<usize, &'static str>>,
@@ -58,7 +58,7 @@ struct Witness {
 fn main() -> Result<(), Failure> {
     let machines = machines()?;
     let dir = tempfile::tempdir()?;
-    let list = dir.path().join("jobs"); // in production a table, or a queue that many read
+    let list = dir.path().join("jobs"); // in production this is a table, or a queue with several readers
     fs::write(&list, JOBS.to_string())?;
     let witness = Arc::new(Witness::default());
     let mut threads = Vec::new();
@@ -73,7 +73,7 @@ fn main() -> Result<(), Failure> {
     }
     report(&machines)?;
     for quorum in machines {
-        // The last line: waits until every release is confirmed.
+        // This is the last line of a program. It waits until every release is confirmed.
         for name in quorum.shutdown()? {
             println!("unexpected: {name} is still held");
         }
@@ -81,22 +81,22 @@ fn main() -> Result<(), Failure> {
     tell(&witness)
 }
 
-/// One thread.
+/// The work of one thread.
 fn worker(
     machine: &'static str,
     quorum: &Quorum,
     list: PathBuf,
     witness: &Witness,
 ) -> Result<(), Failure> {
-    // A thread that waits cannot be cancelled: so the wait has an end, or another thread calls `shutdown`.
+    // A thread that waits cannot be cancelled. So give the wait an end, or call `shutdown` from another thread.
     let jobs = quorum
         .mutex("example: jobs")
         .wait_timeout(Duration::from_secs(30));
     let converters = quorum.semaphore("example: converters", CONVERTERS);
     let supplier = quorum
         .rate_limiter("example: supplier", Quota::new(CALLS, PERIOD))
-        .grace(PERIOD / 10); // threads of a busy machine are slow
-    // `run` locks, works on this thread, releases, and waits for that.
+        .grace(PERIOD / 10); // units may be used this late, because the threads of a busy machine are slow
+    // `run` locks, works on this thread, releases the lock, and waits until the release is done.
     while let Some(job) = jobs.run(|_| take_job(&list))?? {
         converters.run(|_| convert(witness))?;
         supplier.run(|| call(witness))?;
@@ -106,7 +106,7 @@ fn worker(
     Ok(())
 }
 
-/// Reads and writes the list: two that do it at once take the same job.
+/// Reads and writes the list. Two threads that did this at the same time would take the same job.
 fn take_job(list: &Path) -> io::Result<Option<usize>> {
     let left = fs::read_to_string(list)?.parse().unwrap_or(0);
     thread::sleep(Duration::from_millis(1));
@@ -127,18 +127,18 @@ fn call(witness: &Witness) {
     lock(&witness.calls).push(Instant::now());
 }
 
-/// Work that may last for a while: it has to stop when it loses its lock, and others do not wait for it for ever.
+/// Work that takes long. It must stop when it loses its lock, and other processes do not wait for it for ever.
 fn report(machines: &[Quorum]) -> Result<(), Failure> {
     let [ann, bob] = machines else {
         return Err("two machines".into());
     };
     let report = ann.mutex("example: report").ttl(Duration::from_secs(2));
-    // As an operator's `evict`, or servers that are away, would end it.
+    // `max_hold` ends the lease here. An operator's `evict`, or servers that are away, would end it in the same way.
     let report = report.renewal(Renewal::auto().max_hold(Duration::from_secs(1)));
     let lease = report.lock()?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
-    // On a thread of its own, which may block.
+    // This runs on a thread of its own, so it may block.
     lease.on_lost(move |reason| {
         println!("ann's report has to stop: {reason}");
         told.store(true, SeqCst);
@@ -153,9 +153,9 @@ fn report(machines: &[Quorum]) -> Result<(), Failure> {
         other => println!("unexpected: {other:?}"),
     }
     while !stop.load(SeqCst) {
-        thread::sleep(Duration::from_millis(5)); // a page, with lease.token()
+        thread::sleep(Duration::from_millis(5)); // writes a page, with lease.token()
     }
-    // The next one has a greater token: a store that checks it refuses what ann still writes.
+    // The next holder has a greater token. So a store that checks tokens refuses what ann still writes.
     let newer = other.run(|watch| watch.token())?;
     match newer > lease.token() {
         true => println!("bob's report has the newer token"),
@@ -172,7 +172,7 @@ fn tell(witness: &Witness) -> Result<(), Failure> {
     }
     calls.sort_unstable();
     let after = |(i, first): (usize, &Instant)| {
-        calls.partition_point(|at| *at < *first + PERIOD) - i // in the period that begins with it
+        calls.partition_point(|at| *at < *first + PERIOD) - i // the calls in the period that begins with this call
     };
     let busiest = calls.iter().enumerate().map(after).max().unwrap_or(0);
     let converting = witness.most_converting.load(SeqCst);
@@ -188,7 +188,7 @@ fn tell(witness: &Witness) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One client for each, as if they ran on machines of their own.
+/// Connects one client for each machine, as if they ran on different machines.
 fn machines() -> Result<Vec<Quorum>, Failure> {
     if std::env::var_os("QUORATE_NODES").is_some() {
         let connect = |_| Quorum::from_env();
@@ -198,7 +198,9 @@ fn machines() -> Result<Vec<Quorum>, Failure> {
     let connect = |_| Quorum::connect(&masters);
     let machines: Vec<Quorum> = MACHINES.iter().map(connect).collect::<Result<_, _>>()?;
     if let Some(boss) = machines.first() {
-        boss.bootstrap_forced()?; // they are new: in production wait, or `quorate bootstrap --new` once
+        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+        // bootstrap --new` once.
+        boss.bootstrap_forced()?;
     }
     for quorum in &machines {
         quorum.voting(Duration::from_secs(10))?;

@@ -1,11 +1,12 @@
-//! Locks and semaphores in Consul: a nightly job that runs on one machine, and exports of which two run at once.
+//! Locks and semaphores in Consul: a nightly job that runs on one machine at a time, and exports of which two run at a
+//! time.
 //!
 //!     consul agent -dev &
 //!     cargo run --example consul --features consul
 //!
-//! It finds the agent as Consul's own tools do: `CONSUL_HTTP_ADDR`, `CONSUL_HTTP_TOKEN` and the others; without them at
-//! 127.0.0.1:8500. Start it in two terminals at once, or beside
-//! `consul lock quorate-example/nightly sleep 5`: they wait for each other.
+//! It finds the agent through the variables of Consul's own tools: `CONSUL_HTTP_ADDR`, `CONSUL_HTTP_TOKEN` and others.
+//! Without them it uses 127.0.0.1:8500. Start it in two terminals at once, or while `consul lock
+//! quorate-example/nightly sleep 5` runs, and one waits for the other.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -29,12 +30,12 @@ async fn main() -> Result<(), Failure> {
         }
     };
 
-    // At most one, on all machines. It is renewed until it is released or dropped.
+    // At most one process holds this lock, on all machines. The lease is renewed until it is released or dropped.
     let nightly = consul.mutex("quorate-example/nightly");
     let lease = nightly.lock().await?;
     println!("the nightly job runs here, with token {}", lease.token());
 
-    // Others wait in lock(), or try once.
+    // Other processes wait in lock(), or try once.
     let other = nightly
         .wait_timeout(Duration::from_millis(200))
         .lock()
@@ -46,7 +47,7 @@ async fn main() -> Result<(), Failure> {
     write(&Gate::new(), &lease);
     lease.release().await?;
 
-    // At most two, on all machines.
+    // At most two exports run at the same time, on all machines.
     let exports = consul.semaphore("quorate-example/exports", 2);
     let gate = Arc::new(Gate::new());
     let workers =
@@ -54,7 +55,7 @@ async fn main() -> Result<(), Failure> {
     try_join_all(workers).await?;
     println!("{} of 2 permits are free", exports.available().await?);
 
-    // The last line of main: no session is left.
+    // This is the last line of main: no session stays in Consul.
     for name in consul.shutdown().await {
         println!("{name} is still held");
     }
@@ -65,14 +66,14 @@ async fn export(exports: Semaphore, gate: Arc<Gate>, who: &str) -> Result<(), Fa
     let permit = exports.acquire().await?;
     println!("{who} exports, with token {}", permit.token());
     sleep(Duration::from_millis(100)).await;
-    // Tokens of a semaphore grow too, but two hold at once: each has a name of its own in the store.
+    // The tokens of a semaphore grow too, but two exports hold it at once. So each has a name of its own in the store.
     gate.admit(who, permit.token())?;
     permit.release().await?;
     Ok(())
 }
 
-/// A session may be ended while its holder runs, so what is written to compares tokens. This one is in the process; a
-/// real one is a database: `quorate::docs::fencing`.
+/// Consul may end a session while its holder still runs, so the store compares tokens. This store is in the process. A
+/// real one is a database: see `quorate::docs::fencing`.
 fn write(store: &Gate, lease: &Lease) {
     match store.admit("report", lease.token()) {
         Ok(()) => println!("the store takes token {}", lease.token()),

@@ -1,7 +1,7 @@
-//! Workers that wait in line for one lock, with no server: `cargo run --example line`.
+//! Workers that queue for one lock. No server is needed: `cargo run --example line`.
 //!
-//! Who asks first is served first, also between processes: here every worker has a `Quorum` of its own, as each
-//! process would. One of them gives up while it waits, and nobody else loses a place by that.
+//! The lock is granted first come, first served, across all processes. Here every worker has a `Quorum` of its own, as
+//! every process would. One worker gives up while it waits, and the others keep their places.
 
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use tokio::task::JoinHandle;
 async fn main() -> Result<(), Error> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = worker(&masters, "boss")?;
-    boss.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+    // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+    // bootstrap --new` once.
+    boss.bootstrap_forced().await?;
 
     let held = boss.mutex("printer").lock().await?;
     let mut waiting = Vec::new();
@@ -20,14 +22,14 @@ async fn main() -> Result<(), Error> {
         let quorum = worker(&masters, name)?;
         quorum.voting(Duration::from_secs(5)).await?;
         let place = tokio::spawn(quorum.mutex("printer").lock());
-        // Only to have a certain order here: who asks when another is registered on a majority comes after it.
+        // This makes the order certain: a caller that asks after another is registered on a majority comes after it.
         until_it_waits(&boss, waiting.len()).await?;
         waiting.push((name, quorum, place));
     }
-    // What `quorate inspect printer` prints.
+    // `quorate inspect printer` prints the same.
     println!("{}\n", boss.inspect("printer").await?);
 
-    // A wait is given up by dropping it. (A wait with an end: `.wait_timeout(..)`.)
+    // Dropping a wait gives it up. (`.wait_timeout(..)` gives a wait an end.)
     let (gone, quorum, place) = waiting.remove(1);
     place.abort();
     quorum.shutdown().await;
@@ -37,7 +39,7 @@ async fn main() -> Result<(), Error> {
     for (name, quorum, place) in waiting {
         let lease = served(place).await?;
         println!("{name} prints, with token {}", lease.token());
-        lease.release().await?; // hands over to the next
+        lease.release().await?; // this hands the lock to the next worker
         quorum.shutdown().await;
     }
     boss.shutdown().await;
@@ -49,7 +51,7 @@ fn worker(masters: &[MemoryNode], name: &str) -> Result<Quorum, Error> {
     Quorum::builder().nodes(masters).label(name).connect_lazy()
 }
 
-/// Until somebody stands on a majority, behind so many.
+/// Waits until a majority has registered one more waiter than `behind`.
 async fn until_it_waits(boss: &Quorum, behind: usize) -> Result<(), Error> {
     loop {
         let line = boss.inspect("printer").await?.line();

@@ -1,4 +1,4 @@
-//! Quorum locks in one minute, with no server: `cargo run --example quickstart`.
+//! Quorum locks in one minute, without a server: `cargo run --example quickstart`.
 
 use std::time::Duration;
 
@@ -6,17 +6,18 @@ use quorate::{Error, MemoryNode, Quorum, Renewal, fence::Gate};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Five independent masters. In production: Quorum::connect(["redis://10.0.0.1:6379", ...]).
+    // Five independent masters in this process. In production: Quorum::connect(["redis://10.0.0.1:6379", ...]).
     let masters: [MemoryNode; 5] = Default::default();
     let quorum = Quorum::builder().nodes(&masters).connect().await?;
-    // Brand-new masters are admitted once; on real servers `quorate bootstrap --new` does it, with checks.
+    // New masters must be admitted once. On real servers `quorate bootstrap --new` does this, and checks that they are
+    // new.
     quorum.bootstrap_forced().await?;
 
-    // Three of five grant the lock, and it is held. It is renewed until it is released or dropped.
+    // The lock is held once three of the five masters grant it. The lease is renewed until it is released or dropped.
     let lease = quorum.mutex("invoice:42").lock().await?;
     println!("I hold invoice:42, with token {}", lease.token());
 
-    // Others can wait in lock(), or try once.
+    // Other callers can wait in lock(), or try once.
     let other = quorum.mutex("invoice:42").try_lock().await?;
     println!(
         "Somebody else tries: {}",
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     lease.release().await?;
 
-    // Any two of five may die.
+    // Any two of the five masters may die.
     masters[3].stop();
     masters[4].stop();
     let token = quorum
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     println!("Two masters are dead, and I got token {token}: always greater than before");
 
-    // Without a majority there is an error that keeps every node's own reason.
+    // Without a majority you get an error that contains the reason of every node.
     masters[2].stop();
     match quorum.mutex("invoice:42").try_lock().await {
         Err(Error::NoQuorum(report)) => println!("Three are dead: {report}"),
@@ -50,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
-    // A holder that is paused for longer than its lease cannot know that it lost the lock...
+    // A holder that is paused for longer than its lease cannot know that it has lost the lock.
     let store = Gate::new();
     let second = Duration::from_secs(1);
     let paused = quorum
@@ -59,17 +60,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .renewal(Renewal::off())
         .lock()
         .await?;
-    let next = quorum.mutex("invoice:42").lock().await?; // free again after a second
+    let next = quorum.mutex("invoice:42").lock().await?; // the lock is free again after a second
     store.admit("invoice:42", next.token())?;
     println!("The next holder writes with token {}", next.token());
 
-    // ... so what it protects compares tokens, and refuses the late write.
+    // So the protected store compares tokens, and refuses the late write.
     match store.admit("invoice:42", paused.token()) {
         Err(stale) => println!("The paused one is too late: {stale}"),
         Ok(()) => println!("unexpected: the old token passed"),
     }
 
-    // The last line of a program: waits until the leases are dropped and their releases are confirmed.
+    // This is the end of a program. `shutdown` waits until all leases are dropped and their releases are confirmed.
     drop((paused, next));
     for name in quorum.shutdown().await {
         println!("unexpected: {name} is still held");

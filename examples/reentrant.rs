@@ -1,7 +1,7 @@
-//! A lock that its holder may lock again, with no server: `cargo run --example reentrant`.
+//! A lock that its holder may lock again. No server is needed: `cargo run --example reentrant`.
 //!
-//! A transfer locks an account, and calls a withdrawal that locks it too, as it also runs by itself. With a plain
-//! mutex the transfer would wait for itself.
+//! A transfer locks an account and then calls a withdrawal. The withdrawal locks the account too, because it can also
+//! run by itself. With a plain mutex the transfer would wait for itself.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use quorate::{Error, Owner, Quorum};
 async fn main() -> Result<(), Error> {
     let quorum = Quorum::in_memory(5); // in production: Quorum::connect(["redis://10.0.0.1:6379", ...])
 
-    // One owner for each unit of work, such as a request.
+    // Use one owner for each unit of work, such as a request.
     let request = Owner::new();
     transfer(&quorum, &request).await?;
-    withdraw(&quorum, &Owner::new()).await?; // by itself it locks and frees
+    withdraw(&quorum, &Owner::new()).await?; // run by itself, it takes the lock and releases it
 
-    // The owner goes along where the work goes: into another task, on another thread.
+    // The owner moves with the work: into another task, or to another thread.
     let account = quorum.reentrant_mutex("account:7");
     let lease = account.lock(&request).await?;
     let (part, owner) = (account.clone(), request.clone());
@@ -25,13 +25,13 @@ async fn main() -> Result<(), Error> {
         println!("Another task of the request: {}", share?.token());
     }
 
-    // Another owner does not get in.
+    // Another owner does not get the lock.
     let stranger = account.clone().wait_timeout(Duration::from_millis(200));
     match stranger.lock(&Owner::new()).await {
         Err(Error::Held(_)) => println!("Another request waits: it is held"),
         other => println!("unexpected: {other:?}"),
     }
-    lease.release().await?; // the last share: waits until a majority confirms
+    lease.release().await?; // this was the last share: waits until a majority confirms the release
 
     for name in quorum.shutdown().await {
         println!("unexpected: {name} is still held");

@@ -1,10 +1,11 @@
-//! A client of a supplier's HTTP API with the limit built in: whoever calls a method waits for its turn, and all processes
-//! keep to the limit together. In other languages it would be an annotated method.
+//! A client of a supplier's HTTP API with a built-in rate limit. Every method waits for its turn, and all processes
+//! together keep to the limit.
 //!
 //!     cargo run --example reqwest_client --features tower
 //!     QUORATE_NODES=redis://.. cargo run --example reqwest_client --features tower
 //!
-//! Here are four clients, tasks with a `Quorum` each, and the supplier: a tiny server, which counts and complains.
+//! Four clients run here, as tasks with a `Quorum` each. The supplier is a tiny server that counts calls and complains
+//! about too many.
 
 use std::{
     error::Error,
@@ -24,20 +25,20 @@ use tokio::{
 };
 use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 
-/// The supplier allows so many calls in any interval.
+/// The supplier allows this many calls in any interval.
 const ALLOWED: usize = 100;
 const INTERVAL: Duration = Duration::from_secs(2);
-/// What the clients allow themselves: calls may bunch up on their way, and the supplier counts arrivals.
+/// The clients allow themselves fewer, because calls may bunch up on their way and the supplier counts arrivals.
 const OURS: u32 = 95;
 const CLIENTS: usize = 4;
-/// For how long they call.
+/// How long the clients make calls.
 const CALLING: Duration = Duration::from_secs(5);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 // ---- the client -----------------------------------------------------------------------------
 
-/// Clones share the limit and the connections.
+/// Clones of a client share the limit and the connections.
 #[derive(Clone)]
 struct Supplier {
     url: String,
@@ -47,12 +48,13 @@ struct Supplier {
 impl Supplier {
     fn new(quorum: &Quorum, url: String) -> Result<Self, Failure> {
         let limiter = quorum.rate_limiter("supplier", Quota::new(OURS, INTERVAL));
-        limiter.validate()?; // a bad setting is an error now, and not one of each call
-        // Its timeout begins when the call has its unit.
+        limiter.validate()?; // a bad setting is an error now, not an error of each call
+        // This timeout starts when the call has got its unit.
         let client = Client::builder().timeout(Duration::from_secs(5)).no_proxy();
         let http = ServiceBuilder::new()
-            // `wait`: for so long a call may stand in line, then it fails with `Denied`; at once, if it is known that its
-            // unit will not be there by then. Without `wait` each call fails for which there is no unit now.
+            // `wait` is the longest time that a call may wait for its unit. After that the call fails with `Denied`. It
+            // fails at once if it is known that the unit will not be there in time. Without `wait`, each call fails
+            // that does not get a unit at once.
             .layer(RateLimitLayer::new(limiter).wait(Duration::from_secs(10)))
             .service(client.build()?);
         Ok(Self { url, http })
@@ -63,23 +65,23 @@ impl Supplier {
         let mut http = self.http.clone();
         let url = format!("{}/price/{article}", self.url);
         let request = http.get_ref().get(url).build().map_err(Failed::Inner)?;
-        // `ready` asks the services inside whether they can take a call. reqwest always can; others may have no room, and
-        // panic if nobody asked. It takes no unit: `call` does.
+        // `ready` asks the inner services whether they can take a call. reqwest always can. Others may have no room,
+        // and panic if `ready` was not called. `ready` does not take a unit: `call` does.
         let response = http.ready().await?.call(request).await?;
         let response = response.error_for_status().map_err(Failed::Inner)?;
         response.text().await.map_err(Failed::Inner)
     }
 }
 
-/// Asks for prices as fast as it may. How many it got.
+/// Asks for prices as fast as the limit permits. Returns how many it got.
 async fn work(supplier: Supplier) -> Result<u32, Failure> {
     let end = Instant::now() + CALLING;
     let mut prices = 0;
-    // What is dropped at the end leaves the line, and takes no unit.
+    // The call that is dropped at the end leaves the queue, and takes no unit.
     while let Ok(price) = timeout_at(end, supplier.price(prices)).await {
         match price {
             Ok(_) => prices += 1,
-            Err(Failed::Denied(denied)) => println!("unexpected: {denied}"), // others were quicker, for 10 s
+            Err(Failed::Denied(denied)) => println!("unexpected: {denied}"), // other calls were served first, for 10 s
             Err(failed) => return Err(failed.into()),
         }
     }
@@ -88,7 +90,7 @@ async fn work(supplier: Supplier) -> Result<u32, Failure> {
 
 // ---- the supplier ---------------------------------------------------------------------------
 
-/// When the calls came.
+/// The times at which calls arrived.
 type Calls = Arc<Mutex<Vec<Instant>>>;
 
 async fn price(State(calls): State<Calls>) -> (StatusCode, &'static str) {
@@ -101,7 +103,7 @@ async fn price(State(calls): State<Calls>) -> (StatusCode, &'static str) {
     }
 }
 
-/// How many came at most in one interval.
+/// The greatest number of calls in one interval.
 fn busiest(calls: &[Instant]) -> usize {
     let counts = calls.iter().enumerate().map(|(i, first)| {
         let after = calls.partition_point(|call| *call < *first + INTERVAL);
@@ -110,11 +112,12 @@ fn busiest(calls: &[Instant]) -> usize {
     counts.max().unwrap_or(0)
 }
 
-// ---- the story ------------------------------------------------------------------------------
+// ---- the example ----------------------------------------------------------------------------
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    // reqwest as it comes needs no such line. Here it has no provider for TLS of its own, and wants one for http too.
+    // reqwest with its default features does not need this line. Here it is built without a TLS provider, and it wants
+    // one even for http.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let calls = Calls::default();
     let app = Router::new().route("/price/{article}", get(price));
@@ -152,7 +155,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One for each client.
+/// Connects one `Quorum` for each client.
 async fn connect() -> Result<Vec<Quorum>, quorate::Error> {
     let mut quorums = Vec::new();
     if std::env::var_os("QUORATE_NODES").is_some() {
@@ -165,7 +168,9 @@ async fn connect() -> Result<Vec<Quorum>, quorate::Error> {
     for _ in 0..CLIENTS {
         let quorum = Quorum::builder().nodes(&masters).connect().await?;
         if quorums.is_empty() {
-            quorum.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+            // These masters are new, so they are admitted here. In production, wait until the masters vote, or run
+            // `quorate bootstrap --new` once.
+            quorum.bootstrap_forced().await?;
         }
         quorums.push(quorum);
     }

@@ -1,9 +1,9 @@
-//! A price list that many read and one rebuilds now and then, under a read-write lock, with no server:
-//! `cargo run --example rwlock`. With `QUORATE_NODES=URL,URL,URL` before it on real masters.
+//! A price list under a read-write lock: many tasks read it, and one rebuilds it now and then. No server is needed:
+//! `cargo run --example rwlock`. To use real masters, put `QUORATE_NODES=URL,URL,URL` before the command.
 //!
-//! Who reads never sees half of a list. Who rebuilds it stays on as a reader (`downgrade`), so that it can check its work
-//! while others read beside it and nobody writes. A reader's token is an epoch: it says how new what was read is. It must not
-//! be used to write.
+//! A reader never sees a half-written list. The writer stays on as a reader when it has finished (`downgrade`). So it
+//! can check its work while others read beside it and nobody writes. A reader's token is an epoch: it tells how new the
+//! data is that was read. It must not be used to write.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,12 @@ type Failure = Box<dyn Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
-    // Each has a `Quorum` of its own, as each process would.
+    // The office and the shop each have a `Quorum` of their own, as every process would.
     let office = connect(&masters, "office").await?;
     if std::env::var_os("QUORATE_NODES").is_none() {
-        office.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+        // bootstrap --new` once.
+        office.bootstrap_forced().await?;
     }
     let shop = connect(&masters, "shop").await?;
     shop.voting(Duration::from_secs(60)).await?;
@@ -58,7 +60,7 @@ async fn main() -> Result<(), Failure> {
         if let (Some(first), Some(last)) = (first, last) {
             println!("edition {edition} was read in epochs {first} to {last}");
         }
-        // What was made of an older edition can be told by that.
+        // The epoch tells which results were made from an older edition.
         if newest >= first {
             println!("unexpected: the epoch of edition {edition} is not newer");
         }
@@ -77,10 +79,10 @@ async fn connect(masters: &[MemoryNode], who: &str) -> Result<Quorum, quorate::E
     builder.label(who).connect().await
 }
 
-/// What is read: which edition, in which epoch.
+/// The result of a read: the edition, and the epoch in which it was read.
 type Read = (u64, FencingToken);
 
-/// Reads over and over, beside others, until the shop is closed.
+/// Reads again and again, beside other readers, until the shop closes.
 async fn read(
     shop: Quorum,
     list: Arc<List>,
@@ -97,7 +99,7 @@ async fn read(
                 println!("unexpected: half of a list");
             }
         }
-        // What was read counts only if it was read under the lock.
+        // A read counts only if the lock was held the whole time.
         if lease.is_valid() {
             reads.push((first, lease.token()));
         }
@@ -107,19 +109,19 @@ async fn read(
     Ok(reads)
 }
 
-/// Writes alone, article by article, then checks the whole as one reader of many.
+/// Writes alone, article by article. Then checks the whole list as one reader among others.
 async fn rebuild(office: &Quorum, list: &List, edition: u64) -> Result<(), Failure> {
-    let lease = office.rwlock("prices").write().await?; // keeps new readers out while it waits
+    let lease = office.rwlock("prices").write().await?; // new readers are kept out while this waits
     for article in 0..ARTICLES {
         list.write(article, edition, lease.token())?;
         sleep(Duration::from_millis(5)).await;
     }
     println!("edition {edition} is built, with token {}", lease.token());
 
-    lease.downgrade().await?; // the same token; nobody writes in between
+    lease.downgrade().await?; // keeps the token, and nobody writes in between
     sleep(Duration::from_millis(60)).await;
     let whole = (0..ARTICLES).all(|article| list.edition(article) == edition);
-    // What `quorate inspect prices` shows too.
+    // `quorate inspect prices` shows this too.
     let seen = office.inspect("prices").await?;
     match (whole, seen.writer()) {
         (true, None) => println!(
@@ -132,7 +134,7 @@ async fn rebuild(office: &Quorum, list: &List, edition: u64) -> Result<(), Failu
     Ok(())
 }
 
-/// The prices of each article, by the edition that they are from. It lets no stale writer in.
+/// The price list. For each article it stores the edition of the price. It refuses a stale writer.
 #[derive(Default)]
 struct List {
     gate: Gate,
@@ -146,7 +148,7 @@ impl List {
     }
 
     fn write(&self, article: usize, edition: u64, token: FencingToken) -> Result<(), Failure> {
-        // One lock around the check and the write.
+        // One lock covers the check and the write.
         let mut editions = self.editions.lock().unwrap_or_else(PoisonError::into_inner);
         self.gate.admit("prices", token)?;
         if let Some(there) = editions.get_mut(article) {

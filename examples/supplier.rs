@@ -1,13 +1,14 @@
-//! A supplier allows 2,000 calls a minute. Twelve processes call it as fast as they may, and together they keep to that,
-//! in any minute, wherever it begins.
+//! A supplier allows 2,000 calls a minute. Twelve processes call it as fast as they may. Together they keep to the
+//! limit in any minute, wherever it begins.
 //!
 //!     cargo run --example supplier
 //!     QUORATE_NODES=redis://.. cargo run --example supplier
 //!
-//! So that it ends soon, the minute lasts 3 s here. With servers there are twelve processes: this program starts itself
-//! again. Without any, each is a task with a `Quorum` of its own, and the masters live in this process.
+//! The minute lasts 3 s here, so that the example ends soon. With servers there are twelve processes: the program
+//! starts itself again. Without servers each is a task with a `Quorum` of its own, and the masters live in this
+//! process.
 //!
-//! Every call has its time stamp. At the end they are put together, and the busiest interval is looked for.
+//! Every call has a time stamp. At the end the program merges them and looks for the busiest interval.
 
 use std::{
     error::Error,
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 const LIMIT: u32 = 2_000;
 const MINUTE: Duration = Duration::from_secs(3);
 const PROCESSES: usize = 12;
-/// For how long they call.
+/// How long each process makes calls.
 const CALLING: Duration = Duration::from_secs(7);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -42,14 +43,15 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Calls as often as it may. When it did, since 1970: clocks of one machine can be compared.
+/// Makes calls as fast as the limit permits. Returns the time of each call since 1970, because clocks of one machine
+/// can be compared.
 async fn call(quorum: &Quorum) -> Result<Vec<Duration>, Failure> {
     let supplier = quorum.rate_limiter("supplier", Quota::new(LIMIT, MINUTE));
     let end = Instant::now() + CALLING;
     let mut calls = Vec::new();
     while let Ok(ready) = timeout_at(end, supplier.until_ready()).await {
         ready?;
-        calls.push(SystemTime::now().duration_since(UNIX_EPOCH)?); // the call
+        calls.push(SystemTime::now().duration_since(UNIX_EPOCH)?); // this stands for the call
     }
     Ok(calls)
 }
@@ -71,7 +73,7 @@ fn tell(calls: &[Vec<Duration>]) {
     }
 }
 
-/// How many there are at most in one interval. `calls` are in order.
+/// The greatest number of calls in one interval. `calls` must be sorted.
 fn busiest(calls: &[Duration]) -> usize {
     let counts = calls.iter().enumerate().map(|(i, first)| {
         let after = calls.partition_point(|call| *call < *first + MINUTE);
@@ -82,7 +84,7 @@ fn busiest(calls: &[Duration]) -> usize {
 
 // ---- twelve processes -----------------------------------------------------------------------
 
-/// One of them: it prints when it called, in microseconds.
+/// One of the twelve processes: it prints the time of each call, in microseconds.
 async fn one_of_twelve() -> Result<(), Failure> {
     let quorum = Quorum::from_env().await?;
     let calls = call(&quorum).await;
@@ -99,7 +101,7 @@ fn of_processes() -> Result<Vec<Vec<Duration>>, Failure> {
         again.arg("calls").stdout(Stdio::piped()).spawn()
     };
     let started: Vec<Child> = (0..PROCESSES).map(start).collect::<Result<_, _>>()?;
-    // Each prints only at its end, so that none has to wait until its lines are read.
+    // Each process prints only at its end, so none of them waits until its lines are read.
     started.into_iter().map(calls_of).collect()
 }
 
@@ -120,7 +122,9 @@ fn calls_of(process: Child) -> Result<Vec<Duration>, Failure> {
 async fn of_tasks() -> Result<Vec<Vec<Duration>>, Failure> {
     let masters: Vec<MemoryNode> = (0..3).map(|_| MemoryNode::new()).collect();
     let boss = Quorum::builder().nodes(&masters).connect().await?;
-    boss.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+    // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+    // bootstrap --new` once.
+    boss.bootstrap_forced().await?;
     boss.shutdown().await;
     let mut tasks = Vec::new();
     for _ in 0..PROCESSES {

@@ -1,9 +1,9 @@
-//! Transfers between accounts, each under the locks of both, with no server: `cargo run --example transfer`. With
-//! `QUORATE_NODES=URL,URL,URL` before it on real masters.
+//! Transfers between accounts. Each transfer holds the locks of both accounts. No server is needed: `cargo run
+//! --example transfer`. To use real masters, put `QUORATE_NODES=URL,URL,URL` before the command.
 //!
-//! Clerks take two names at once, in whatever order: all or none, so that no two of them wait for each other for ever. The
-//! lease has one token for both accounts. The bank compares it for each, so that a clerk that slept for too long writes to
-//! neither.
+//! Clerks take two names at once, in any order. A clerk gets both or none, so no two clerks wait for each other for
+//! ever. The lease has one token for both accounts. The bank compares it for each account, so a clerk that slept for
+//! too long writes to neither.
 
 use std::{
     error::Error,
@@ -29,7 +29,9 @@ async fn main() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = connect(&masters, "boss").await?;
     if std::env::var_os("QUORATE_NODES").is_none() {
-        boss.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+        // bootstrap --new` once.
+        boss.bootstrap_forced().await?;
     }
     let bank = Arc::new(Bank::default());
 
@@ -38,7 +40,7 @@ async fn main() -> Result<(), Failure> {
     );
     let mut clerks = Vec::new();
     for clerk in 0..CLERKS {
-        // Each has a `Quorum` of its own, as each process would.
+        // Each clerk has a `Quorum` of its own, as every process would.
         let quorum = connect(&masters, &format!("clerk-{clerk}")).await?;
         quorum.voting(Duration::from_secs(60)).await?;
         clerks.push(tokio::spawn(work(quorum, Arc::clone(&bank))));
@@ -49,7 +51,7 @@ async fn main() -> Result<(), Failure> {
     println!("all {} are done: nobody waits for ever", CLERKS * TRANSFERS);
     balance(&bank);
 
-    // One holds its locks no longer than half a second, and sleeps for longer.
+    // This clerk holds its locks for at most half a second, and sleeps for longer.
     let pair = [4, 1];
     let slow = locks(&boss, pair).ttl(Duration::from_millis(500));
     let slow = slow.renewal(Renewal::off()).lock().await?;
@@ -75,7 +77,7 @@ async fn connect(masters: &[MemoryNode], who: &str) -> Result<Quorum, quorate::E
     builder.label(who).connect().await
 }
 
-/// One clerk's day.
+/// The work of one clerk.
 async fn work(quorum: Quorum, bank: Arc<Bank>) -> Result<(), Failure> {
     for _ in 0..TRANSFERS {
         let from = rand::random_range(0..ACCOUNTS);
@@ -86,7 +88,7 @@ async fn work(quorum: Quorum, bank: Arc<Bank>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads both balances, does its sums, and writes both: nobody else may come in between.
+/// Reads both balances, calculates, and writes both. Nobody else may write in between.
 async fn transfer(
     quorum: &Quorum,
     bank: &Bank,
@@ -95,13 +97,13 @@ async fn transfer(
 ) -> Result<(), Failure> {
     let lease = locks(quorum, pair).lock().await?;
     let [from, to] = bank.read(pair, lease.token())?;
-    sleep(Duration::from_millis(1)).await; // the sums
+    sleep(Duration::from_millis(1)).await; // this stands for the calculation
     bank.write(pair, [from - amount, to + amount], lease.token())?;
     lease.release().await?;
     Ok(())
 }
 
-/// Those of both accounts. The order does not matter.
+/// The locks of both accounts. Their order does not matter.
 fn locks(quorum: &Quorum, pair: [usize; 2]) -> quorate::Mutex {
     quorum.mutex_all(pair.map(name))
 }
@@ -118,10 +120,10 @@ fn balance(bank: &Bank) {
     }
 }
 
-/// What each account holds, and the newest token that each has seen.
+/// The balance of each account, and the newest token that each account has seen.
 struct Bank {
     gate: Gate,
-    /// One lock around the checks and the reads or writes.
+    /// One lock covers the checks and the reads or writes.
     accounts: Mutex<[i64; ACCOUNTS]>,
 }
 
@@ -148,7 +150,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Both are checked before one is written.
+    /// Checks both accounts before one is written.
     fn admit(&self, pair: [usize; 2], token: FencingToken) -> Result<(), StaleToken> {
         pair.map(name)
             .iter()

@@ -1,15 +1,15 @@
-//! At most three workers at once, on all machines together, and each has a share of the work: who has slot `k` of the
-//! semaphore works on the items `i` with `i % 3 == k`, and on no other.
+//! At most three workers run at once, on all machines together, and each has a share of the work. The worker with slot
+//! `k` of the semaphore works only on the items `i` with `i % 3 == k`.
 //!
 //!     cargo run --example worker_pool
 //!     QUORATE_NODES=redis://.. STORE=redis://127.0.0.1:7001 cargo run --example worker_pool -- ann
 //!
-//! Without servers it tells a story: four workers, of which one waits, and one dies. With servers every process is one
-//! worker: start as many as you like, in as many terminals. `kill -9` one of three: its slot is free after its ttl, and one
-//! that waits takes it over where the dead one stopped.
+//! Without servers the program runs four workers: one of them waits, and one dies. With servers every process is one
+//! worker: start as many as you like, in as many terminals. Then stop one of three with `kill -9`. Its slot is free
+//! after its ttl, and a waiting worker takes over where the dead one stopped.
 //!
-//! The store compares tokens for each slot, so that a worker that was only paused, and wakes when another has its slot,
-//! cannot write.
+//! The store compares tokens for each slot. So a worker that was only paused cannot write when it wakes after another
+//! worker got its slot.
 
 use std::{
     convert::Infallible,
@@ -28,9 +28,9 @@ use quorate::{
 };
 use tokio::{select, sync::Notify, task::JoinHandle, time::sleep};
 
-/// How many may work at once: the limit of the semaphore, and the number of shares.
+/// How many workers may run at once. This is the limit of the semaphore and the number of shares.
 const SLOTS: u32 = 3;
-/// For how long the slot of a dead worker stays taken. Short, so that the story is. The default would be 10 s.
+/// How long the slot of a dead worker stays taken. Short, so that the example runs quickly. The default is 10 s.
 const TTL: Duration = Duration::from_secs(1);
 const ITEM: Duration = Duration::from_millis(50);
 
@@ -46,28 +46,28 @@ async fn main() -> Result<(), Failure> {
 
 // ---- a worker -------------------------------------------------------------------------------
 
-/// What a worker was doing when it died.
+/// The slot and the token that a worker had when it died.
 struct Died {
     slot: u32,
     token: FencingToken,
 }
 
-/// Works for as long as it gets a slot.
+/// Gets a slot and works until the slot is lost, then asks for a slot again.
 async fn work(quorum: &Quorum, store: &Store, who: &str, dies: &Notify) -> Result<Died, Failure> {
     let pool = quorum.semaphore("worker-pool", SLOTS).ttl(TTL);
     loop {
         println!("{who} asks for a slot");
-        let lease = pool.acquire().await?; // waits in line until one is free
+        let lease = pool.acquire().await?; // waits in the queue until a slot is free
         let (slot, token) = (lease.slot().unwrap_or(0), lease.token());
         let worked = select! {
             worked = lease.guard(share(store, slot, token, who)) => worked,
             () = dies.notified() => {
-                lease.abandon(); // as a dead process would: nobody renews it, and nobody gives it back
+                lease.abandon(); // as if the process had died: the lease is neither renewed nor released
                 return Ok(Died { slot, token });
             }
         };
         match worked {
-            // The slot may be another's in a moment: stop, and ask for one again.
+            // Another worker may soon have this slot. So stop, and ask for a slot again.
             Err(lost) => println!("{who} has to leave slot {slot}: {lost}"),
             Ok(Err(failure)) => return Err(failure),
             Ok(Ok(no_end)) => match no_end {},
@@ -75,7 +75,7 @@ async fn work(quorum: &Quorum, store: &Store, who: &str, dies: &Notify) -> Resul
     }
 }
 
-/// All items of this slot, from where the last worker stopped.
+/// Works on all items of this slot, starting where the last worker stopped.
 async fn share(
     store: &Store,
     slot: u32,
@@ -85,7 +85,7 @@ async fn share(
     let mut item = store.next(slot, token).await?;
     println!("{who} has slot {slot}, with token {token}, and goes on with item {item}");
     loop {
-        sleep(ITEM).await; // the work
+        sleep(ITEM).await; // this stands for the work
         item += u64::from(SLOTS);
         store.set_next(slot, item, token).await?;
     }
@@ -93,7 +93,7 @@ async fn share(
 
 // ---- the store ------------------------------------------------------------------------------
 
-/// The next item of each slot. Each slot is a resource of its own: tokens are compared within one slot.
+/// The next item of each slot. Each slot is a resource of its own, so tokens are compared within one slot.
 #[derive(Clone)]
 enum Store {
     InProcess(Arc<Gate>, Arc<[AtomicU64; SLOTS as usize]>),
@@ -154,16 +154,18 @@ async fn one_of_many() -> Result<(), Failure> {
         ended = work(&quorum, &store, &who, &never) => ended.map(drop),
         _ = &mut end => Ok(()),
     };
-    quorum.shutdown().await; // the slot is free for the next when this returns
+    quorum.shutdown().await; // when this returns, the slot is free for the next worker
     ended
 }
 
-// ---- the story ------------------------------------------------------------------------------
+// ---- the example ----------------------------------------------------------------------------
 
 async fn story() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = Quorum::builder().nodes(&masters).connect().await?;
-    boss.bootstrap_forced().await?; // they are new: in production wait, or `quorate bootstrap --new` once
+    // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
+    // bootstrap --new` once.
+    boss.bootstrap_forced().await?;
     let items: [AtomicU64; SLOTS as usize] = Default::default();
     let store = Store::InProcess(Arc::default(), Arc::new(items));
 
@@ -174,7 +176,7 @@ async fn story() -> Result<(), Failure> {
         others.push(start(&masters, &store, who, &never).await?);
     }
     sleep(Duration::from_millis(400)).await;
-    // What `quorate inspect worker-pool` prints.
+    // `quorate inspect worker-pool` prints the same.
     println!("\n{}\n", boss.inspect("worker-pool").await?);
 
     anns_end.notify_one();
@@ -183,7 +185,7 @@ async fn story() -> Result<(), Failure> {
     let free_again = boss.semaphore("worker-pool", SLOTS);
     sleep(TTL + Duration::from_millis(400)).await;
 
-    // She was only paused, and wakes: her token is older than joe's, so that nothing is written.
+    // Ann was only paused, and wakes. Her token is older than Joe's, so nothing is written.
     match store.set_next(slot, 0, token).await {
         Err(stale) => println!("ann wakes and writes, and the store refuses: {stale}"),
         Ok(()) => println!("unexpected: the old token passed"),
@@ -200,7 +202,7 @@ async fn story() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each has a `Quorum` of its own, as each process would.
+/// Starts a worker. Each has a `Quorum` of its own, as every process would.
 async fn start(
     masters: &[MemoryNode],
     store: &Store,
@@ -214,6 +216,6 @@ async fn start(
         .await?;
     let (store, dies) = (store.clone(), Arc::clone(dies));
     let worker = tokio::spawn(async move { work(&quorum, &store, who, &dies).await });
-    sleep(Duration::from_millis(20)).await; // so that the story is always the same
+    sleep(Duration::from_millis(20)).await; // so that every run prints the same
     Ok(worker)
 }

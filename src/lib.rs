@@ -1,9 +1,17 @@
 //! Distributed locks over independent Redis or Valkey masters, with fencing tokens that only grow.
 //!
-//! A client asks N masters at once, each with a short timeout, and holds the lock when a majority granted it with
-//! the same token. Start with [`Quorum::connect`] and [`Quorum::mutex`]; hand [`Lease::token`] to the store that
-//! the lock protects, and let the store refuse an older one ([`fence`]). What is promised, and under which
-//! assumptions, is in [`docs::guarantees`].
+//! You hold a lock when a majority of the masters grants it, so of five masters any two may be down. Start with
+//! [`Quorum::connect`] and [`Quorum::mutex`]. Hand [`Lease::token`] to the store that the lock protects, and let the
+//! store refuse an older one ([`fence`]). [`docs::guarantees`] lists what is promised, and under which assumptions.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | let in one holder at a time | [`Mutex`] |
+//! | lock several names, all or none | [`Quorum::mutex_all`] |
+//! | let the holder lock again | [`ReentrantMutex`] |
+//! | let in many readers or one writer | [`RwLock`] |
+//! | let in up to `n` holders | [`Semaphore`] |
+//! | limit how many operations start in an interval | [`RateLimiter`] |
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -14,15 +22,31 @@
 //!
 //! let lease = quorum.mutex("invoice:42").lock().await?;
 //! invoices.admit("invoice:42", lease.token()).expect("nobody newer has written");
-//! lease.release().await?;  // or drop it: released in the background; if the process is killed, by its ttl
+//! lease.release().await?; // or drop it: the release then runs in the background
 //!
 //! quorum.shutdown().await; // the last line of main: waits until every release is confirmed
 //! # Ok(()) }
 //! ```
 //!
-//! Everything that waits may be dropped at any time: no lock stays behind on the nodes for longer than one ttl.
-//! Background work runs on the runtime that connected. What remains of a lock when a program ends, in whatever way,
-//! is in [`docs::shutdown`]. Layers for a service, streams, and calls that block, for threads: [`docs::faces`].
+//! You may drop any future at any time: no lock stays behind on the nodes for longer than one ttl. Background work runs
+//! on the runtime that connected. [`docs::shutdown`] says what remains of a lock when a program ends.
+//! [`docs::integrations`] covers layers for services, streams, and blocking calls for threads.
+//!
+//! # Cargo features
+//!
+//! It needs Rust 1.88 or later, and tokio with its I/O and time drivers (`enable_all`).
+//!
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `tls-rustls` | yes | `rediss://`, with the system's root certificates or your own ([`Builder::ca_certificates`]) |
+//! | `fence-redis` | yes | `fence::redis`: writes to Redis or Valkey that refuse a stale holder |
+//! | `postgres` | | `fence::postgres::admit` for tokio-postgres; the SQL itself needs no feature |
+//! | `tower` | | `quorate::tower`: layers for rate limits, permits and tokens |
+//! | `blocking` | | `quorate::blocking`: every primitive for threads, on a runtime of its own |
+//! | `consul` | | `quorate::consul`: locks and semaphores in Consul |
+//! | `serde` | | [`FencingToken`] as a JSON number |
+//! | `unstable-node` | | masters of another kind; outside semver |
+//! | `test-util` | | the conformance suite for nodes, and this crate's own simulation; outside semver |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -104,7 +128,7 @@ pub mod cli {
     };
 }
 
-/// The README's examples are compiled.
+/// Compiles the README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

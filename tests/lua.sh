@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # tests/lua.sh
 #
-# Parses each Lua file alone, and looks for mistakes in each script as a server gets it: with the shared pieces in the place of the
-# lines that name them (src/node/wire/script.rs), in target/lua/. luac and luacheck come from Debian's lua5.1 and lua-check.
+# Parses each Lua file alone. It also looks for mistakes in each script in the form that a server gets, in target/lua/:
+# there the shared pieces replace the lines that name them (src/node/wire/script.rs). luac and luacheck come from
+# Debian's lua5.1 and lua-check.
 set -euo pipefail
 shopt -s globstar
 
@@ -22,7 +23,7 @@ for file in $kinds/**/*.lua; do
   grep -qxF "$name" <<<"$shared" && continue
   mkdir -p "$whole/${name%/*}"
   cp "$file" "$whole/$name"
-  # A shared piece may name another one.
+  # A shared piece may include another one.
   while grep -q '^ *-- insert ' "$whole/$name"; do
     awk -v kinds=$kinds '/^ *-- insert / { while ((getline line < (kinds "/" $3)) > 0) print line; next } 1' \
       "$whole/$name" >"$whole/$name.new"

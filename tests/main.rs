@@ -1,6 +1,6 @@
 //! The promises of the library, in a folder for each group of them. All files are one program, because each further
-//! program takes seconds to link; `cargo test --all-features --test promises lock::queue::` runs those of one file. The
-//! simulation is a program of its own.
+//! program takes seconds to link. `cargo test --all-features --test promises lock::queue::` runs the tests of one file.
+//! The simulation is a program of its own.
 
 #![allow(
     clippy::expect_used,

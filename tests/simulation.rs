@@ -1,5 +1,5 @@
-//! The lock on virtual time: with all rules on, thousands of schedules find nothing; with any one of
-//! them off, they find what protocol §10 says.
+//! The library on virtual time. With all rules on, thousands of schedules find nothing. With any one rule off, they
+//! find what protocol §10 says.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ mod replay;
 #[path = "simulation/rolling.rs"]
 mod rolling;
 
-/// Where the seeds of a run begin: fixed, or `QUORATE_SIM_SEED` (a number, or `random`).
+/// The first seed of a run. It is fixed, or given by `QUORATE_SIM_SEED` (a number, or `random`).
 fn first_seed() -> u64 {
     match std::env::var("QUORATE_SIM_SEED").as_deref() {
         Ok("random") => {

@@ -1,4 +1,4 @@
-//! Clients that want one name: hand-offs, sections a second, fairness, cost.
+//! Clients that contend for one name: hand-offs, sections per second, fairness and cost.
 
 use std::{
     ops::Range,
@@ -21,9 +21,9 @@ use crate::{
 const CLIENTS: usize = 16;
 const HOLD: Duration = Duration::from_millis(1);
 const RUN: Duration = Duration::from_secs(8);
-/// The two that are compared take turns so often: of single runs on a shared machine the ratio goes from 1 to 1.5.
+/// The two contestants take turns this many times. In single runs on a shared machine their ratio varies from 1 to 1.5.
 const TURNS: usize = 5;
-/// So are the first, while connections warm up.
+/// The first seconds do not count, while connections warm up.
 const WARM: Duration = Duration::from_secs(2);
 
 /// One section.
@@ -34,7 +34,7 @@ struct Section {
     ended: Instant,
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Run {
     sections: Vec<Section>,
     cost: Cost,
@@ -104,7 +104,7 @@ async fn rslock(urls: &[String], servers: &[u32], delay: Duration) -> Run {
     run(lockers.collect(), servers).await
 }
 
-/// Each takes the name, holds it, frees it, and asks again at once.
+/// Each client takes the name, holds it, releases it, and asks again at once.
 async fn run<L: Locker>(lockers: Vec<L>, servers: &[u32]) -> Run {
     static RUNS: Mutex<u32> = Mutex::new(0);
     let name = {
@@ -155,7 +155,7 @@ async fn run<L: Locker>(lockers: Vec<L>, servers: &[u32]) -> Run {
     }
 }
 
-/// What an uncontended lock takes: one round trip, as this machine and its timers give it.
+/// The time of an uncontended lock: one round trip with this machine and its timers.
 async fn round_trip(urls: &[String]) -> Duration {
     let quorum = connect(urls).await;
     let mut took = Vec::new();
@@ -212,7 +212,7 @@ fn rate(run: &Run) -> f64 {
     run.sections.len() as f64 / run.took.as_secs_f64()
 }
 
-/// How long it was held, on average.
+/// The average time for which it was held.
 fn held(run: &Run) -> Duration {
     let all: Duration = run.sections.iter().map(|s| s.ended - s.begun).sum();
     all / run.sections.len() as u32
@@ -223,7 +223,7 @@ fn cpu(run: &Run) -> f64 {
     run.cost.servers.as_secs_f64() / run.sections.len() as f64
 }
 
-/// From the end of a section to the beginning of another client's.
+/// The times from the end of a section to the beginning of another client's section.
 fn hand_offs(run: &Run) -> (Duration, Duration) {
     let pairs = run.sections.windows(2);
     let others = pairs.filter(|pair| pair[0].client != pair[1].client);
@@ -237,7 +237,7 @@ fn hand_offs(run: &Run) -> (Duration, Duration) {
     }
 }
 
-/// How often the releaser took it again though others waited.
+/// How often the client that released it took it again although others waited.
 fn retaken(run: &Run) -> f64 {
     let pairs = run.sections.windows(2);
     let again = pairs.filter(|pair| pair[0].client == pair[1].client);
@@ -249,7 +249,7 @@ fn longest_wait(run: &Run) -> Duration {
     waits.max().unwrap_or_default()
 }
 
-/// 1 if all had as many sections.
+/// Jain's fairness index. It is 1 if all clients had equally many sections.
 fn jain(run: &Run) -> f64 {
     let mut of = [0.0; CLIENTS];
     for section in &run.sections {

@@ -1,4 +1,4 @@
-//! All waiters of one client are cut off: how soon the nodes know them again.
+//! All waiters of one client are cut off. Measures how soon the nodes know them again.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,11 +7,11 @@ use redis::{Connection, FromRedisValue as _};
 
 use crate::{NODES, show::within, support::Fleet};
 
-/// Of these many names the order is looked at.
+/// The order is checked for this many names.
 const LOOKED_AT: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `waiters` of this client stand in line for these names.
+/// `waiters` of this client are in the queues of these names.
 pub async fn cut_off(fleet: &Fleet, waiting: &Quorum, names: &[String], waiters: usize) {
     let mut nodes: Vec<Connection> = fleet.iter().map(|server| server.conn()).collect();
     let before = order(waiting, names).await;
@@ -20,7 +20,7 @@ pub async fn cut_off(fleet: &Fleet, waiting: &Quorum, names: &[String], waiters:
     std::thread::scope(|scope| {
         for node in &mut nodes {
             scope.spawn(|| {
-                // Who listens is of another kind than who does not.
+                // Connections that listen have another type than those that do not.
                 let mut cut = 0;
                 for kind in ["normal", "pubsub"] {
                     let mut kill = redis::cmd("CLIENT");
@@ -31,7 +31,7 @@ pub async fn cut_off(fleet: &Fleet, waiting: &Quorum, names: &[String], waiters:
             });
         }
     });
-    // Counting the requests costs little. That each waiter was among them is looked at then.
+    // Counting the requests is cheap. After that it is checked that each waiter was among them.
     let took = loop {
         assert!(start.elapsed() < PATIENCE, "they are not registered again");
         let again =
@@ -62,7 +62,7 @@ pub async fn cut_off(fleet: &Fleet, waiting: &Quorum, names: &[String], waiters:
     );
 }
 
-/// How often a place was written: no other command that goes on here writes a hash.
+/// How often a place was written. No other command in this bench writes a hash.
 fn registrations(node: &mut Connection) -> u64 {
     let stats = redis::cmd("INFO").arg("commandstats").query::<String>(node);
     let stats = stats.unwrap();
@@ -72,7 +72,7 @@ fn registrations(node: &mut Connection) -> u64 {
         .unwrap_or(0)
 }
 
-/// How many waiters the node has heard of since then.
+/// The number of waiters that the node has heard of since then.
 fn heard_since(node: &mut Connection, names: &[String], ms: u64) -> usize {
     let mut all = redis::pipe();
     for name in names {
@@ -86,7 +86,7 @@ fn heard_since(node: &mut Connection, names: &[String], ms: u64) -> usize {
     all.filter(|waiter| heard_at(waiter) >= ms).count()
 }
 
-/// Who stands in some of the lines, in order.
+/// The waiters of some of the names, in order.
 async fn order(waiting: &Quorum, names: &[String]) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for name in names.iter().step_by(names.len() / LOOKED_AT) {

@@ -1,4 +1,4 @@
-//! An uncontended lock over nodes at different distances takes one round trip to the third.
+//! An uncontended lock over nodes at different distances takes one round trip to the third nearest node.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub async fn far(fleet: &Fleet) {
     );
 }
 
-/// The round trip as the proxy's timers give it: they round up to a millisecond each way.
+/// A round trip with the proxy's timers, which round up to a millisecond each way.
 async fn ping(url: &str) -> Duration {
     let client = redis::Client::open(url).unwrap();
     let mut node = client.get_multiplexed_async_connection().await.unwrap();

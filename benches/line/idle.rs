@@ -1,4 +1,4 @@
-//! What it costs to wait: memory, CPU while nothing happens, and to be cut off.
+//! The cost of waiting: memory, CPU time while nothing happens, and a broken connection.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub async fn idle(fleet: &Fleet, servers: &[u32]) {
     let tasks: Vec<_> = (0..WAITERS)
         .map(|i| tokio::spawn(waiting.mutex(name(i)).lock()))
         .collect();
-    // Until all stand in line.
+    // Wait until all are in the queues.
     loop {
         let seen = waiting.inspect(name(NAMES - 1)).await.unwrap();
         if in_line(&seen) >= WAITERS / NAMES {

@@ -1,4 +1,4 @@
-//! Who waits for a lock, each in its own way.
+//! Clients that wait for a lock, each in its own way.
 
 use std::{future::Future, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{TTL, passes};
 const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// One client that takes a lock and frees it.
+/// A client that takes a lock and releases it.
 pub trait Locker: Send + 'static {
     type Held: Send;
 
@@ -20,7 +20,7 @@ pub trait Locker: Send + 'static {
     fn free(&mut self, held: Self::Held) -> impl Future<Output = ()> + Send;
 }
 
-/// In line.
+/// Waits in quorate's queue.
 pub struct InLine(pub Quorum);
 
 impl Locker for InLine {
@@ -35,8 +35,8 @@ impl Locker for InLine {
     }
 }
 
-/// Plain SET NX PX on all nodes by the `redis` crate, rolled back where it was no majority, and tried again after a
-/// random rest: as fair as polling gets.
+/// Plain SET NX PX on all nodes with the `redis` crate. An attempt without a majority is rolled back, and tried again
+/// after a random rest. This is as fair as polling can be.
 pub struct Polling {
     nodes: Vec<MultiplexedConnection>,
     release: redis::Script,
@@ -109,7 +109,7 @@ impl Locker for Polling {
     }
 }
 
-/// The current release of rslock, which rests for a random time up to `delay`.
+/// The current release of rslock, which rests for a random time of up to `delay`.
 pub struct Rslock(rslock::LockManager);
 
 impl Rslock {

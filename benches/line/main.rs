@@ -1,7 +1,7 @@
-//! Waiting in line beside polling: who comes next after a release, how soon, and at which cost. On five real servers,
-//! near and behind proxies that delay.
+//! Waiting in a queue compared with polling: who gets the lock after a release, how soon, and at which cost. It uses
+//! five real servers, near ones and ones behind proxies that delay.
 //!
-//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+//! One machine runs everything, so only the ratios count. Each figure is followed by its target.
 
 #![allow(
     missing_docs,
@@ -73,7 +73,8 @@ fn main() {
     });
 }
 
-/// Whether this part is to be measured: `cargo bench --bench line -- near`. All are, where none is named.
+/// Returns true if this part is to be measured: `cargo bench --bench line -- near`. Without a name all parts are
+/// measured.
 fn wanted(part: &str) -> bool {
     let mut named = std::env::args()
         .skip(1)
@@ -82,12 +83,12 @@ fn wanted(part: &str) -> bool {
     named.peek().is_none() || named.any(|arg| arg == part)
 }
 
-/// The servers are the same behind proxies.
+/// The servers behind proxies are the same fleet.
 fn builder(urls: &[String]) -> quorate::Builder {
     Quorum::builder().nodes(urls).fleet("bench")
 }
 
-/// Another client: a process of its own, as the servers see it.
+/// Another client, which looks like another process to the servers.
 async fn connect(urls: &[String]) -> Quorum {
     let quorum = builder(urls).connect().await.unwrap();
     while quorum.health().voting < NODES {
@@ -96,8 +97,8 @@ async fn connect(urls: &[String]) -> Quorum {
     quorum
 }
 
-/// So long, as exactly as the kernel can: tokio's timer makes up to two milliseconds of one, and a thread's sleep is 50 µs
-/// too long unless that is said.
+/// Waits for this time, as exactly as the kernel can. Tokio's timer turns one millisecond into up to two, and a
+/// thread's sleep is 50 µs too long unless the kernel is told otherwise.
 async fn passes(time: Duration) {
     let end = Instant::now() + time;
     let sleep = move || {

@@ -1,5 +1,5 @@
-//! What nobody contends: a reader, a writer and two names at once, beside one mutex. They take turns at every single lock, so that
-//! whatever else the machine does hits all of them.
+//! Locks without contention: a reader, a writer and two names at once, compared with one mutex. They take turns at
+//! every single lock, so that other work of the machine affects all of them alike.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ type Lock = (
     fn(&Quorum) -> BoxFuture<'static, Result<Lease, Error>>,
 );
 
-/// The first is what the others are beside.
+/// The first one is the baseline of the others.
 const LOCKS_OF: [Lock; 4] = [
     ("a mutex", 1.0, |quorum| {
         Box::pin(quorum.mutex("bench:alone").ttl(TTL).lock())
@@ -40,7 +40,7 @@ const LOCKS_OF: [Lock; 4] = [
 
 pub async fn alone(urls: &[String]) {
     let quorum = connect(urls).await;
-    // Each task has its turns: what block_on polls is woken in another way.
+    // This runs as a task, because the future that block_on polls is woken in another way.
     let rounds = tokio::spawn(async move {
         round(&quorum).await;
         let mut rounds = Vec::new();

@@ -1,10 +1,10 @@
-//! How long things took, and what lies between.
+//! Measured times, and statistics of them.
 
 use std::time::Duration;
 
 use rand::random_range;
 
-/// How long something took, each time.
+/// The time of each measurement.
 #[derive(Clone, Default)]
 pub struct Times(Vec<Duration>);
 
@@ -17,7 +17,7 @@ impl Times {
         self.0.len()
     }
 
-    /// So many per cent took no longer; 100: the longest.
+    /// The value that this percentage of the times did not exceed. 100 is the longest time.
     pub fn at(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort();

@@ -1,8 +1,8 @@
-//! Read-write locks and several names at once: what they cost beside the mutex, how many readers a second, how long a writer
-//! waits while readers come and go, and how long a wide set waits beside steady holders of single names. On real servers, near
-//! and behind proxies that delay.
+//! Read-write locks and several names at once: their cost compared with the mutex, the number of readers per second,
+//! the time that a writer waits while readers come and go, and the time that a wide set waits beside steady holders of
+//! single names. It uses real servers, near ones and ones behind proxies that delay.
 //!
-//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+//! One machine runs everything, so only the ratios count. Each figure is followed by its target.
 
 #![allow(
     missing_docs,
@@ -36,7 +36,7 @@ use self::support::{Fleet, Kind, Proxy};
 
 const NODES: usize = 3;
 const TTL: Duration = Duration::from_secs(10);
-/// The proxies' timers round up to a millisecond: this makes a round trip of about 10 ms.
+/// The proxies' timers round up to a millisecond, so this makes a round trip of about 10 ms.
 const ONE_WAY: Duration = Duration::from_micros(3500);
 
 fn main() {
@@ -73,7 +73,8 @@ fn main() {
     });
 }
 
-/// Whether this part is to be measured: `cargo bench --bench rwlock --all-features -- rate`. All are, where none is named.
+/// Returns true if this part is to be measured: `cargo bench --bench rwlock --all-features -- rate`. Without a name all
+/// parts are measured.
 fn wanted(part: &str) -> bool {
     let mut named = std::env::args()
         .skip(1)
@@ -82,12 +83,12 @@ fn wanted(part: &str) -> bool {
     named.peek().is_none() || named.any(|arg| arg == part)
 }
 
-/// The servers are the same behind proxies.
+/// The servers behind proxies are the same fleet.
 fn builder(urls: &[String]) -> quorate::Builder {
     Quorum::builder().nodes(urls).fleet("bench")
 }
 
-/// Another client: a process of its own, as the servers see it.
+/// Another client, which looks like another process to the servers.
 async fn connect(urls: &[String]) -> Quorum {
     let quorum = builder(urls).connect().await.unwrap();
     while quorum.health().voting < NODES {
@@ -96,7 +97,7 @@ async fn connect(urls: &[String]) -> Quorum {
     quorum
 }
 
-/// What an uncontended lock takes: one round trip, as this machine and its timers give it.
+/// The time of an uncontended lock: one round trip with this machine and its timers.
 async fn round_trip(urls: &[String]) -> Duration {
     let quorum = connect(urls).await;
     let mut took = figures::Times::default();

@@ -1,5 +1,5 @@
-//! Readers of one name a second, beside locks of distinct names. Requests about mutexes travel in batches; those about read-write
-//! locks do not, so they are switched off here.
+//! Readers of one name per second, compared with locks of distinct names. Requests about mutexes travel in batches, and
+//! those about read-write locks do not, so batches are switched off here.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! How long a set of names waits beside steady holders of single ones: it has no place in any line, and gets in when all its
-//! names happen to be free.
+//! The time that a set of names waits beside steady holders of single names. A set has no place in any queue, and gets
+//! the lock when all its names happen to be free.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
 const NAMES: usize = 16;
 const SINGLES: usize = 8;
 const WIDTHS: [usize; 3] = [2, 4, 8];
-/// Each holds for so many round trips, and rests as long before the next, on average.
+/// Each client holds for this many round trips, and then rests equally long, on average.
 const HOLD: u32 = 5;
 const RUN: Duration = Duration::from_secs(150);
 
@@ -63,15 +63,15 @@ pub async fn wide(urls: &[String]) {
     }
 }
 
-/// What those of single names came to.
+/// The results of the clients of single names.
 #[derive(Default)]
 struct Singles {
     waits: Times,
-    /// All the time that names were held by them.
+    /// The total time for which they held names.
     held: Duration,
 }
 
-/// Locks one name after the other.
+/// Locks names one after the other.
 async fn steady(
     quorum: Quorum,
     rtt: Duration,
@@ -94,7 +94,7 @@ async fn steady(
     }
 }
 
-/// Sets of each width in turn, one at a time; how long each waited.
+/// Locks sets of each width in turn, one at a time. Returns how long each of them waited.
 async fn sets(quorum: Quorum, rtt: Duration) -> [Times; 3] {
     let mut waits: [Times; 3] = Default::default();
     let start = Instant::now();

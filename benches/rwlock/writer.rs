@@ -1,4 +1,5 @@
-//! How long a writer waits while readers come and go, so that there is always one; and how long these wait.
+//! The time that a writer waits while readers come and go, so that there is always one, and the time that the readers
+//! wait.
 
 use std::{
     sync::{
@@ -19,10 +20,10 @@ use crate::{
 };
 
 const READERS: usize = 10;
-/// A reader holds for so many round trips.
+/// A reader holds for this many round trips.
 const HOLD: u32 = 5;
-/// Between two writes, and up to twice as long: after a write it is kept for readers that waited, and all of them are back after
-/// this.
+/// The rest between two writes, and up to twice this. After a write the lock is kept for readers that waited, and all
+/// of them are back after this time.
 const REST: u32 = 15;
 const WRITES: usize = 200;
 
@@ -85,7 +86,7 @@ pub async fn writer(urls: &[String]) {
 struct Reads {
     quorum: Quorum,
     waits: Arc<Mutex<Times>>,
-    /// How many read now.
+    /// The number of its tasks that read now.
     now: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }

@@ -1,5 +1,5 @@
-//! Many tasks of several clients read and write one name, one call in five for writing: how many sections they make, and how long
-//! readers and writers wait. The same load on a mutex stands beside it, in turns.
+//! Many tasks of several clients read and write one name, and one call in five writes. Measures how many sections they
+//! make, and how long readers and writers wait. The same load on a mutex is measured in turns with it.
 
 use std::{
     sync::{Arc, Mutex},
@@ -32,9 +32,9 @@ struct Load {
     timed_out: usize,
 }
 
-/// The figures that a run is compared by.
+/// The figures by which runs are compared.
 struct Figures {
-    /// Sections a second.
+    /// Sections per second.
     rate: f64,
     /// In ms: the median and the longest wait of readers, and of writers.
     reads: [f64; 2],

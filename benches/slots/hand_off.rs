@@ -1,4 +1,4 @@
-//! How soon a freed slot is taken by one who waits.
+//! The time until a waiter takes a freed slot.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Semaphores: how soon a freed slot is taken, how many rounds a permit takes, and how many permits a second, beside the
-//! mutex. On real servers, near and behind proxies that delay.
+//! Semaphores: how soon a freed slot is taken, how many rounds a permit takes, and how many permits are taken per
+//! second, compared with the mutex. It uses real servers, near ones and ones behind proxies that delay.
 //!
-//! One machine runs everything, so it is ratios that count. Behind a figure stands its target.
+//! One machine runs everything, so only the ratios count. Each figure is followed by its target.
 
 #![allow(
     missing_docs,
@@ -62,10 +62,11 @@ fn main() {
     });
 }
 
-/// The proxies' timers round up to a millisecond: this makes a round trip of about 10 ms.
+/// The proxies' timers round up to a millisecond, so this makes a round trip of about 10 ms.
 const ONE_WAY: Duration = Duration::from_micros(3500);
 
-/// Whether this part is to be measured: `cargo bench --bench slots --all-features -- rate`. All are, where none is named.
+/// Returns true if this part is to be measured: `cargo bench --bench slots --all-features -- rate`. Without a name all
+/// parts are measured.
 fn wanted(part: &str) -> bool {
     let mut named = std::env::args()
         .skip(1)
@@ -74,12 +75,12 @@ fn wanted(part: &str) -> bool {
     named.peek().is_none() || named.any(|arg| arg == part)
 }
 
-/// The servers are the same behind proxies.
+/// The servers behind proxies are the same fleet.
 fn builder(urls: &[String]) -> quorate::Builder {
     Quorum::builder().nodes(urls).fleet("bench")
 }
 
-/// Another client: a process of its own, as the servers see it.
+/// Another client, which looks like another process to the servers.
 async fn connect(urls: &[String]) -> Quorum {
     let quorum = builder(urls).connect().await.unwrap();
     while quorum.health().voting < NODES {
@@ -88,7 +89,7 @@ async fn connect(urls: &[String]) -> Quorum {
     quorum
 }
 
-/// What an uncontended permit takes: one round trip, as this machine and its timers give it.
+/// The time of an uncontended permit: one round trip with this machine and its timers.
 async fn round_trip(urls: &[String]) -> Duration {
     let quorum = connect(urls).await;
     let mut took = Vec::new();

@@ -1,5 +1,5 @@
-//! Permits a second of a semaphore that is never full, beside locks of distinct names. Requests about locks travel in
-//! batches; those about slots do not, so they are switched off here.
+//! Permits per second of a semaphore that is never full, compared with locks of distinct names. Requests about locks
+//! travel in batches, and those about slots do not, so batches are switched off here.
 
 use std::time::{Duration, Instant};
 

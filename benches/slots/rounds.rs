@@ -1,5 +1,5 @@
-//! How many rounds of requests a permit takes, at different loads: script calls of each node for each permit, without its
-//! release.
+//! The number of rounds of requests that a permit takes, at different loads: the script calls on each node for each
+//! permit, without its release.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ async fn one(
     (limit, clients): (u32, usize),
     load: f64,
 ) {
-    // A few processes, as in a service: each has many callers.
+    // There are a few processes with many callers each, as in a service.
     let mut quorums = Vec::new();
     for _ in 0..10 {
         quorums.push(connect(urls).await);
     }
     let all = (0..clients).map(|i| quorums[i % quorums.len()].clone());
-    // Each holds for such a part of its time that all together would hold so many.
+    // Each client holds for such a part of its time that all together hold the wanted number of permits.
     let part = f64::from(limit) * load / clients as f64;
     let cycle = HOLD.as_secs_f64() / part;
     let rest = match load < 1.0 {
@@ -71,7 +71,7 @@ async fn one(
     );
 }
 
-/// Scripts that were called on all nodes so far.
+/// The number of scripts that were called on all nodes so far.
 fn calls(fleet: &Fleet) -> u64 {
     fleet.iter().map(calls_of).sum()
 }

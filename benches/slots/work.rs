@@ -1,4 +1,4 @@
-//! Clients that take a permit, hold it, free it, and rest.
+//! Clients that take a permit, hold it, release it, and rest.
 
 use std::{
     sync::{
@@ -22,25 +22,25 @@ pub struct Permit {
     pub ended: Instant,
 }
 
-/// What is done.
+/// The load of a run.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub limit: u32,
-    /// On average; exponential.
+    /// The average. The times are exponentially distributed.
     pub hold: Duration,
-    /// On average, between two permits; exponential.
+    /// The average rest between two permits. The times are exponentially distributed.
     pub rest: Duration,
     pub warm: Duration,
     pub run: Duration,
 }
 
-/// What it came to.
+/// The result of a run.
 pub struct Done {
     pub permits: Vec<Permit>,
     pub took: Duration,
 }
 
-/// Each client takes one permit after the other. `begun` is called when what counts begins.
+/// Each client takes one permit after the other. `begun` is called when the part that counts begins.
 pub async fn run(clients: Vec<Quorum>, name: &str, load: Load, begun: impl FnOnce()) -> Done {
     let permits = Arc::new(Mutex::new(Vec::new()));
     let stop = Arc::new(AtomicBool::new(false));
@@ -93,13 +93,13 @@ fn exponential(mean: Duration) -> Duration {
 }
 
 impl Done {
-    /// How much of the slots' time somebody held them.
+    /// The part of the slots' time for which they were held.
     pub fn occupancy(&self, limit: u32) -> f64 {
         let held: Duration = self.permits.iter().map(|p| p.ended - p.begun).sum();
         held.as_secs_f64() / self.took.as_secs_f64() / f64::from(limit)
     }
 
-    /// From the end of a permit to the beginning of the next one of its slot, in order of length.
+    /// The times from the end of a permit to the beginning of the next permit of its slot, sorted.
     pub fn hand_offs(&self) -> Vec<Duration> {
         let mut all = self.permits.clone();
         all.sort_by_key(|permit| (permit.slot, permit.begun));

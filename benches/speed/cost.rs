@@ -1,4 +1,4 @@
-//! CPU time of this process and of servers, and how often memory was asked for.
+//! CPU time of this process and of servers, and the number of memory allocations.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -17,7 +17,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// A growing buffer counts as well.
+// A buffer that grows counts as well.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -51,7 +51,7 @@ pub fn live_bytes() -> u64 {
     LIVE.load(Relaxed)
 }
 
-/// So far, or between two looks.
+/// The cost so far, or between two measurements.
 pub struct Cost {
     pub client: Duration,
     pub servers: Duration,
@@ -77,7 +77,7 @@ impl Cost {
     }
 }
 
-/// Of all its threads. `/proc/PID/stat` counts in steps of 10 ms, which is too coarse.
+/// The CPU time of all threads of a process. `/proc/PID/stat` counts in steps of 10 ms, which is too coarse.
 fn cpu_time(pid: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let nanos = threads.map(|thread| {

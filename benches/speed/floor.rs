@@ -1,5 +1,5 @@
-//! What the `redis` crate can do without any safety, as fast as it allows: SET NX PX to all nodes at once with
-//! TCP_NODELAY, returning at the majority; released by compare-and-delete, awaited to the majority. Without the
+//! The most that the `redis` crate can do without any safety. It sends SET NX PX to all nodes at once with TCP_NODELAY,
+//! and returns at the majority. It releases by compare-and-delete, and waits for a majority. It does not use the
 //! crate's response timeout, which makes a timer for every command.
 
 use std::{
@@ -49,10 +49,10 @@ impl Floor {
         Self { nodes, release }
     }
 
-    /// Until a majority has answered as wanted.
+    /// Waits until a majority has given the wanted answer.
     async fn majority(&mut self, command: &Cmd, wanted: Value) {
         let [a, b, c, d, e] = &mut self.nodes;
-        // Side by side on the stack: a FuturesUnordered costs more.
+        // The futures are on the stack, because a FuturesUnordered costs more.
         let mut asked = [
             pin!(ask(a, command)),
             pin!(ask(b, command)),

@@ -1,4 +1,4 @@
-//! Tasks that lock and release, what that took, and what it cost.
+//! Tasks that lock and release, with the time and the cost.
 
 use std::{
     future::Future,
@@ -11,18 +11,18 @@ use quorate::Quorum;
 
 use crate::{TTL, cost::Cost};
 
-/// What a pair needs. Made outside the timed part.
+/// The input of a pair. It is made outside of the timed part.
 pub struct Given {
     pub name: String,
-    /// quorate makes its own.
+    /// quorate makes its own owner.
     pub owner: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// A new one for every pair.
+    /// A new name for every pair.
     New,
-    /// One for each task.
+    /// One name for each task.
     One,
 }
 
@@ -39,7 +39,7 @@ impl Names {
     }
 }
 
-/// Acquires, then releases; how long the acquire took.
+/// Acquires, then releases. Returns the time of the acquisition.
 pub trait Contestant: Clone + Send + 'static {
     fn pair(&mut self, given: Given) -> impl Future<Output = Duration> + Send;
 }
@@ -114,7 +114,7 @@ pub fn rate(rounds: &[Round]) -> f64 {
     median(rounds.iter().map(|r| r.rate).collect())
 }
 
-/// What one pair costs, on the whole.
+/// The average cost of one pair.
 pub struct PerPair {
     pub client: Duration,
     pub servers: Duration,

@@ -1,7 +1,7 @@
-//! Latency, throughput and cost beside a floor, interleaved in one run, on five real servers.
+//! Latency, throughput and cost compared with a floor, interleaved in one run, on five real servers.
 //!
-//! Ratios of medians over the rounds are what counts: this is one machine that also runs the servers. CPU per
-//! pair is steadier than rates. Behind a figure stands its target.
+//! Only ratios of medians over the rounds count, because this machine also runs the servers. CPU time per pair is
+//! steadier than rates. Each figure is followed by its target.
 
 #![allow(
     missing_docs,
@@ -39,10 +39,10 @@ const MAJORITY: usize = 3;
 const ROUNDS: usize = 5;
 const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Where costs are compared.
+/// The number of tasks at which costs are compared.
 const MANY: usize = 64;
 
-/// Names, tasks, and the pairs of each in one round.
+/// Names, tasks, and the pairs of each task in one round.
 const ROWS: [(Names, usize, usize); 6] = [
     (Names::One, 1, 2500),
     (Names::New, 1, 2500),
@@ -86,7 +86,7 @@ fn main() {
     });
 }
 
-/// quorate's rate for each number of tasks.
+/// Returns quorate's rate for each number of tasks.
 fn beside_the_floor(
     runtime: &Runtime,
     what: &str,
@@ -98,7 +98,7 @@ fn beside_the_floor(
         " tasks | acquire p50 (p99), µs: floor, quorate, ratio | pairs/s: floor, quorate, ratio"
     );
     let (urls, servers) = (urls.to_vec(), servers.to_vec());
-    // As a task: what block_on polls is woken in another way.
+    // This runs as a task, because the future that block_on polls is woken in another way.
     let rows = runtime.spawn(async move {
         let (floor, quorum) = (Floor::connect(&urls).await, connect(&urls).await);
         let mut rates = HashMap::new();
@@ -162,9 +162,9 @@ fn show(names: Names, tasks: usize, floor: &[Round], ours: &[Round]) {
     );
 }
 
-/// At [`MANY`] tasks.
+/// The cost at [`MANY`] tasks.
 fn show_cost(floor: &PerPair, ours: &PerPair) {
-    // µs per pair are CPU-s per million, and 1/100 of that per 10,000.
+    // A value in µs per pair is the same in CPU-s per million pairs, and a hundredth of that per 10,000 pairs.
     let cpu = |cpu: Duration| cpu.as_secs_f64() * 1e4;
     let row = |what: &str, floor: f64, ours: f64, digits: usize, target: Option<f64>| {
         let ratio = ours / floor;

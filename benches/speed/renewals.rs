@@ -1,4 +1,4 @@
-//! What it costs to keep many leases.
+//! The cost of keeping many leases.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use quorate::Quorum;
 use crate::cost::Cost;
 
 const LEASES: usize = 10_000;
-/// They are renewed every 10 s.
+/// With this ttl leases are renewed every 10 s.
 const TTL: Duration = Duration::from_secs(30);
-/// Each is renewed twice in it, a little before 10 and 20 s.
+/// Each lease is renewed twice in this window, a little before 10 and 20 s.
 const WINDOW: Duration = Duration::from_secs(20);
 
 pub async fn renewals(quorum: &Quorum, servers: &[u32]) {

@@ -1,4 +1,4 @@
-//! Figures beside their targets.
+//! Figures with their targets.
 
 /// `shown`, and whether `figure` is at most its target.
 pub fn within(shown: &str, figure: f64, target: f64) -> String {

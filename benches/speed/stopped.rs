@@ -1,4 +1,4 @@
-//! One or two nodes stopped against healthy, and three.
+//! One, two and three stopped nodes, compared with healthy nodes.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub async fn stopped(quorum: &Quorum, fleet: &Fleet) {
             voting(quorum, NODES).await;
             well.push(round(quorum, Names::New, 1, PAIRS, &[]).await);
             (0..stopped).for_each(|i| fleet[i].sigstop());
-            // The first requests find out; from then on the stopped nodes are asked for nothing.
+            // The first requests notice it. From then on the stopped nodes get no requests.
             ill.push(round(quorum, Names::New, 1, PAIRS, &[]).await);
             (0..stopped).for_each(|i| fleet[i].sigcont());
         }

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: its options, its commands and their help.
 
 mod consul;
 mod fleet;
@@ -33,11 +33,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) fleet: Fleet,
 
-    /// Results as JSON on stdout, errors as JSON on stderr
+    /// Print results as JSON on stdout, and errors as JSON on stderr
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
 
-    /// Say more on stderr: -v what happens to nodes, -vv every operation
+    /// Print more on stderr: with -v changes of nodes and leases, with -vv every operation
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
     pub(crate) verbose: u8,
 }
@@ -53,10 +53,10 @@ pub(crate) enum Command {
     /// Wait until a rate limit has room, then run a command
     #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
     Limit(Limit),
-    /// Show who holds a lock, reads under it or has a semaphore's slots, and who waits for it, on every node
+    /// Show the holders and the waiters of a lock, a read-write lock or a semaphore, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
-    /// Free a lock, or slots of a semaphore, everywhere, no matter who holds it
+    /// Free a lock, or slots of a semaphore, on all nodes, no matter who holds it
     #[command(long_about = help::EVICT)]
     Evict(Evict),
     /// Change how many slots a semaphore has, for all programs that use it
@@ -65,16 +65,16 @@ pub(crate) enum Command {
     /// Show every server's state
     #[command(long_about = help::NODES)]
     Nodes(Nodes),
-    /// Print every change of a server's state, for ever
+    /// Print every change of a server's state, until it is interrupted
     #[command(long_about = help::WATCH)]
     Watch,
     /// Wait until the servers vote; with --new admit servers that have never held a lock
     #[command(long_about = help::BOOTSTRAP)]
     Bootstrap(Bootstrap),
-    /// Tell the whole story on in-process nodes, no server needed
+    /// Show how quorate works, on nodes within this process, without a server
     #[command(long_about = help::DEMO)]
     Demo,
-    /// Hold locks under load, record every operation, and judge what was promised
+    /// Take locks under load, record every operation, and check the guarantees
     #[command(long_about = torture::ABOUT, after_long_help = torture::AFTER)]
     Torture(Box<Torture>),
 }
@@ -84,8 +84,8 @@ pub(crate) struct Inspect {
     /// The name of a lock, of a semaphore, or with --rate of a rate limit
     pub(crate) name: String,
 
-    /// Show how much is left of the rate limit of this name, as in 2000/min: the rates that `quorate limit`
-    /// was given, each of them
+    /// Show how much is left of the rate limit of this name. Give all of the rates that `quorate limit` is given,
+    /// such as 2000/min
     #[arg(long = "rate", value_name = "N/PERIOD", value_parser = limit::rate)]
     pub(crate) rates: Vec<Rate>,
 }
@@ -95,11 +95,11 @@ pub(crate) struct Evict {
     /// The name of the lock, or with --slot of the semaphore
     pub(crate) name: String,
 
-    /// Free this slot of the semaphore of that name, not the lock. Repeat it for more
+    /// Free this slot of the semaphore of that name, not the lock. Repeat it for more slots
     #[arg(long = "slot", value_name = "N")]
     pub(crate) slots: Vec<u32>,
 
-    /// Really do it
+    /// Free it. Without this option nothing is freed
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -134,14 +134,14 @@ pub(crate) enum Wait {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bootstrap {
-    /// These servers have never held a lock: admit them without their quarantine. A person says
-    /// this once; never put it into a start-up script
+    /// Admit servers that have never held a lock, without their quarantine. Run it once, by hand; never put it into
+    /// a start-up script
     #[arg(long)]
     pub(crate) new: bool,
 
-    /// As --new, but do not look whether a server votes already, was used, or is known to a client;
-    /// and do not wait for that. Only if no client has run for longer than the longest ttl: else two
-    /// may hold one lock. Never in a start-up script
+    /// As --new, but without checking whether a server votes already, was used, or is known to a client, and
+    /// without waiting for that. Use it only if no client has run for longer than the longest ttl: otherwise two
+    /// may hold one lock. Never put it into a start-up script
     #[arg(long, conflicts_with = "new")]
     pub(crate) force: bool,
 }
@@ -160,7 +160,7 @@ impl Args {
     }
 }
 
-/// Reads the command line; an exit status if there is nothing more to do.
+/// Reads the command line. An `Err` is the exit status when there is nothing more to do, such as after `--help`.
 pub(crate) fn parse() -> Result<Args, u8> {
     let mut args = Args::try_parse().map_err(not_read)?;
     match args.fill() {
@@ -202,8 +202,8 @@ fn not_read(mut error: clap::Error) -> u8 {
     }
 }
 
-/// An error about a word repeats it, and a URL in the wrong place may hold a password. So words with an `@` or
-/// `://` are hidden.
+/// Hides passwords in an error text. The text repeats a word of the command line, and a URL in the wrong place may hold
+/// a password. So words with an `@` or `://` are hidden.
 fn without_secrets(text: &str) -> String {
     let mut clean = String::new();
     for piece in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`'))
@@ -228,11 +228,12 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// Options of other programs that are named in comments and pages.
+    /// Options of other programs that comments and pages mention.
     #[cfg(feature = "consul")]
-    const FOREIGN: [&str; 19] = [
+    const FOREIGN: [&str; 20] = [
         "--all-features",
         "--appendonly",
+        "--bench",
         "--bind",
         "--dir",
         "--example",
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    // Texts name --consul too.
+    // The texts also mention --consul, which exists only with this feature.
     #[cfg(feature = "consul")]
     #[test]
     fn every_option_and_command_that_a_text_names_exists() {

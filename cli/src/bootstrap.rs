@@ -1,5 +1,5 @@
-//! `quorate bootstrap`: waits until the quarantine is over, and raises what all clients agree on.
-//! With `--new` it admits servers that have never held a lock.
+//! `quorate bootstrap`: waits until the quarantine is over, and raises the terms that all clients agree on. With
+//! `--new` it admits servers that have never held a lock.
 
 use std::{future::Future, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// How often to look at the nodes.
 const LOOK: Duration = Duration::from_millis(100);
-/// A wait that takes longer says what it waits for.
+/// A wait that takes longer than this prints what it waits for.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 const FOR_ALL: &str = "waiting for every server to answer";
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(
     select! {
         biased;
         signal = signals.end() => {
-            let text = "ended before it was done; it can be run again";
+            let text = "interrupted before it was done; it can be run again";
             Err(Failure::interrupted(signal as i32, text))
         }
         code = done(args, bootstrap, quorum) => code,
@@ -70,11 +70,11 @@ async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Resu
 
 // ---- without a flag: nothing is admitted ----------------------------------------------------
 
-/// Waits until a majority votes, and no node that answers is in quarantine any more.
+/// Waits until a majority votes, and no node that answers is in quarantine.
 async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {
     loop {
-        let text = "waiting until enough servers vote (all of them, where --max-ttl or \
-                    --restart-margin is greater than the fleet's)";
+        let text = "waiting until enough servers vote (all of them, if --max-ttl or --restart-margin is greater than \
+                    the fleet's)";
         progress
             .during(quorum.raise_terms(), text)
             .await
@@ -85,7 +85,7 @@ async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {
     }
 }
 
-/// False once fewer than a majority answer, or too few for what this client asks for.
+/// Returns false once fewer nodes answer than a majority, or than this client's terms need.
 async fn quarantine_is_over(quorum: &Quorum, progress: &mut Progress) -> bool {
     loop {
         let (nodes, needed) = (quorum.nodes(), quorum.health().needed);
@@ -119,10 +119,10 @@ fn advice(nodes: &[NodeStatus]) -> Option<&'static str> {
     survey::may_be_new(nodes).then_some(failure::IF_NEW)
 }
 
-// ---- what is said ---------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------
 
-/// Says on stderr what it waits for: on a terminal a line that vanishes after the wait, otherwise a line at its
-/// start.
+/// Prints to stderr what the command waits for. On a terminal this is a line that vanishes after the wait. Otherwise it
+/// is a line that is printed when the wait starts.
 struct Progress {
     said: bool,
     advised: bool,
@@ -132,7 +132,7 @@ struct Progress {
 
 impl Progress {
     fn new(json: bool) -> Self {
-        // Drawn on a terminal only.
+        // The spinner is drawn on a terminal only.
         let line = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
         if let Ok(style) = ProgressStyle::with_template("quorate: {msg}") {
             line.set_style(style);
@@ -162,7 +162,7 @@ impl Progress {
         self.line.set_message(text.to_owned());
     }
 
-    /// Says so if it takes longer than people wait without a word.
+    /// Prints `text` if `what` takes longer than people wait without a message.
     async fn during<T>(&mut self, what: impl Future<Output = T>, text: &str) -> T {
         pin!(what);
         select! {
@@ -210,13 +210,13 @@ fn verdict(max_ttl: Duration, before: &[NodeStatus], after: &[NodeStatus]) -> St
         }
         (true, false) => format!("nothing to do: all {total} nodes voted already"),
         (false, _) => format!(
-            "{voting} of {total} nodes vote; this client may take leases of up to {longest}; without {}",
+            "{voting} of {total} nodes vote; this client may take leases of up to {longest}; not voting: {}",
             missing.join(", ")
         ),
     }
 }
 
-/// Whether a node votes that did not vote before.
+/// Returns true if a node votes now that did not vote before.
 fn changed(before: &[NodeStatus], after: &[NodeStatus]) -> bool {
     let mut nodes = before.iter().zip(after);
     nodes.any(|(before, after)| !votes(before) && votes(after))
@@ -226,14 +226,14 @@ fn votes(node: &NodeStatus) -> bool {
     node.state == NodeState::Voting
 }
 
-// ---- why not --------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------
 
 fn not_admitted(error: Error) -> Failure {
     match error {
         // A majority is not enough here.
         Error::NoQuorum(_) => Failure::from(error).saying(
-            "bootstrap needs every server, and not all of them answered in time and vote: mend what each \
-             one says, and run it again:",
+            "bootstrap needs every server, but not all of them answered in time and vote. Correct what is wrong \
+             below and run it again:",
         ),
         // The command line is right, but the servers are not what it said.
         Error::Invalid(why) => Failure::new(failure::UNAVAILABLE, "refused", why),
@@ -245,8 +245,8 @@ fn not_raised(error: Error) -> Failure {
     match &error {
         Error::NoQuorum(report) if report.needed() > report.nodes().len() / 2 + 1 => {
             Failure::from(error).saying(
-                "a greater --max-ttl or --restart-margin than the fleet's needs every server, and not all of \
-                 them vote: mend what each one says, and run it again:",
+                "a greater --max-ttl or --restart-margin than the fleet's needs every server, but not all of them \
+                 vote. Correct what is wrong below and run it again:",
             )
         }
         _ => error.into(),
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_never_less_than_it_is() {
+    fn the_time_left_is_rounded_up() {
         let said = |ms| waiting(1, 3, Duration::from_millis(ms));
         assert_eq!(
             said(20_001),

@@ -1,6 +1,6 @@
-//! The locked command: started so that it dies with this process, in a process group of its own so
-//! that all it starts can be ended with it, and in the foreground of the terminal if there is one.
-//! It is started through [`exec`](crate::exec).
+//! The command that runs under the lock. It dies with this process. It leads a process group of its own, so that
+//! everything it starts can be ended with it. If there is a terminal, it runs in its foreground. It is started through
+//! [`exec`](crate::exec).
 
 use std::{os::unix::process::CommandExt, process::Command, time::Duration};
 
@@ -27,9 +27,9 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Where the command finds its slot.
+/// The environment variable that tells the command its slot.
 const SLOT: &str = "QUORATE_SLOT";
-/// How often to look whether a process has done what it was told.
+/// How often to check whether a process has obeyed a signal.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// How long a command may take to obey SIGTSTP: an editor puts the terminal in order first.
 const GRACE: Duration = Duration::from_millis(100);
@@ -43,22 +43,22 @@ pub(crate) struct Child {
     terminal: Option<Terminal>,
     /// True if this process adopts the processes that the command leaves behind, and waits for them.
     adopting: bool,
-    /// The exit status, as a shell would say it.
+    /// The exit status, as a shell would report it.
     ended: Option<u8>,
     stopped: bool,
-    /// The signal that stopped it, until something is done about that.
+    /// The signal that stopped it, until this process has reacted to that.
     stopped_by: Option<Signal>,
-    /// Whether it was stopped together with this process, and waits for [`go_on`](Self::go_on).
+    /// True if it was stopped together with this process, and waits for [`go_on`](Self::go_on).
     paused: bool,
-    /// Whether it asked for the terminal, and may have it.
+    /// True if it asked for the terminal, and may have it.
     asked: bool,
-    /// Whether an interrupt that was sent to this process was passed on.
+    /// True if an interrupt that was sent to this process was passed on.
     passed_interrupt: bool,
-    /// Whether the terminal's key ended it.
+    /// True if the terminal's interrupt key ended it.
     interrupted: bool,
 }
 
-/// How much of the group still runs.
+/// How much is left of the command's process group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     Gone,
@@ -68,7 +68,7 @@ pub(crate) enum Rest {
 }
 
 impl Child {
-    /// Has to be called on the main thread: the command dies with the thread that started it.
+    /// Must be called on the main thread: the command dies with the thread that started it.
     pub(crate) fn start(args: &Args, run: &Run, lease: &Lease) -> Result<Self, Failure> {
         // Opened before the command can change the terminal's modes.
         let terminal = Terminal::open();
@@ -77,7 +77,7 @@ impl Child {
         name_servers(&mut exec, &args.fleet, run.keep_env, on_masters);
         match lease.slot() {
             Some(slot) => exec.env(SLOT, slot.to_string()),
-            // This process may itself run under a semaphore.
+            // This process may itself run under a semaphore, and the command must not inherit that slot.
             None => exec.env_remove(SLOT),
         };
         let child = exec
@@ -116,8 +116,9 @@ impl Child {
         self.pid
     }
 
-    /// Takes note of what has happened to it. It replaces `std`'s wait, which does not tell of a stop. Other children that
-    /// have ended are reaped too: as process 1 of a container this process gets all orphans, and they would stay zombies.
+    /// Records what has happened to the command. It replaces `std`'s wait, which does not report a stop. It also reaps
+    /// other children that have ended: as process 1 of a container this process gets all orphans, and they would stay
+    /// zombies.
     pub(crate) fn look(&mut self) {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
         while self.ended.is_none() {
@@ -125,7 +126,7 @@ impl Child {
                 Ok(WaitStatus::StillAlive) => break,
                 Ok(status) => self.note(status),
                 Err(Errno::EINTR) => {}
-                // It has ended by a real-time signal, which has no name in nix.
+                // It was ended by a real-time signal, which has no name in nix.
                 Err(_) => self.end(SOFTWARE),
             }
         }
@@ -140,7 +141,7 @@ impl Child {
 
     fn note(&mut self, status: WaitStatus) {
         let its_own = status.pid() == Some(self.pid);
-        // Once it has ended, only what it left in its group remains of it.
+        // After the command has ended, only the processes that it left in its group count.
         let of_group = || self.ended.is_some() && getpgid(status.pid()) == Ok(self.pid);
         match status {
             WaitStatus::Exited(_, code) if its_own => {
@@ -171,13 +172,14 @@ impl Child {
         self.take_terminal();
     }
 
-    /// Its exit status, as a shell would say it, if it has ended.
+    /// The exit status, as a shell would report it, if the command has ended.
     pub(crate) fn ended(&self) -> Option<u8> {
         self.ended
     }
 
-    /// Whether Ctrl-C ended it, which reached only the command's group. Then the rest of our own group has to be told,
-    /// as if the command were a member: a script's loop has to end, and so has what shares a pipeline with us.
+    /// Returns true if Ctrl-C ended the command. The key reached only the command's group. So the rest of our own group
+    /// must be told, as if the command were a member: a script's loop must end, and so must the other programs of our
+    /// pipeline.
     pub(crate) fn was_interrupted(&self) -> bool {
         self.interrupted
     }
@@ -187,8 +189,8 @@ impl Child {
         killpg(self.pid, signal)
     }
 
-    /// Passes on a signal that was sent to this process. A stopped command would not hear it, so it is continued
-    /// for signals that ask it to end.
+    /// Passes on a signal that was sent to this process. A stopped command would not notice it, so the command is
+    /// continued if the signal asks it to end.
     pub(crate) fn pass_on(&mut self, signal: Signal) -> nix::Result<()> {
         self.passed_interrupt |= signal == Signal::SIGINT;
         self.signal(signal)?;
@@ -198,8 +200,8 @@ impl Child {
         }
     }
 
-    /// From now on what the command leaves behind is this process's child, so that [`rest`](Self::rest) does not
-    /// depend on an init that reaps the dead: many containers have none.
+    /// Makes this process the parent of what the command leaves behind. So [`rest`](Self::rest) does not depend on an
+    /// init that reaps the dead, which many containers lack.
     pub(crate) fn adopt_orphans(&mut self) {
         self.adopting = true;
         #[cfg(target_os = "linux")]
@@ -208,39 +210,39 @@ impl Child {
 
     pub(crate) fn rest(&self) -> Rest {
         match killpg(self.pid, None) {
-            // Until its end was seen, the number belongs to it and to no other.
+            // Until its end was seen, the number belongs to the command and to no other process.
             Err(Errno::ESRCH) if self.ended.is_some() => Rest::Gone,
             Err(Errno::EPERM) => Rest::Untouchable,
             _ => Rest::Alive,
         }
     }
 
-    /// Its exit status once it has ended, and with it all that has to end under the lock.
+    /// The exit status once the command has ended and, if orphans are adopted, its whole group has ended too.
     pub(crate) fn done(&self) -> Option<u8> {
         self.ended
             .filter(|_| !self.adopting || self.rest() == Rest::Gone)
     }
 
-    /// What stopped the command; told once.
+    /// The signal that stopped the command. Each stop is returned once.
     pub(crate) fn stopped_by(&mut self) -> Option<Signal> {
         self.stopped_by.take()
     }
 
-    /// The command was stopped by `signal`. It gets the terminal if it wants that and may have it. Otherwise the
-    /// shell has to see a stopped job: this stops the whole group and this process, and returns when this process
-    /// goes on. The caller decides when the command does, with [`go_on`](Self::go_on).
+    /// Reacts to a stop of the command by `signal`. The command gets the terminal if it wants it and may have it.
+    /// Otherwise the shell has to see a stopped job: this stops the whole group and this process, and returns when this
+    /// process goes on. The caller then continues the command with [`go_on`](Self::go_on).
     ///
-    /// May be dropped; the command may then be stopped or not.
+    /// The future may be dropped. The command may then be stopped or not.
     pub(crate) async fn follow(&mut self, signal: Signal, signals: &mut Signals) {
         if self.terminal.is_none() {
-            // No shell watches: what has stopped it has to continue it.
+            // No shell watches, so the process that stopped the command has to continue it.
             return;
         }
         if self.may_have_terminal(signal) {
             (self.paused, self.asked) = (true, true);
             return;
         }
-        // That takes a moment, in which the shell may put us in front.
+        // Stopping takes a moment, in which the shell may put us in the foreground.
         if !self.stop_group().await || self.may_have_terminal(signal) {
             return;
         }
@@ -248,22 +250,22 @@ impl Child {
             return;
         }
         self.take_terminal();
-        // The terminal's key reached the command only, and not what shares a pipeline with us.
+        // The terminal's key reached only the command, and not the other programs of our pipeline.
         signals.stop_our_group();
         let heeded = job::stop(signal);
         signals.went_on();
         if !heeded && wants_terminal(signal) {
-            // Nobody can bring it to the front. The kernel tells such a job to hang up.
+            // Nobody can bring this job to the foreground. The kernel sends such jobs SIGHUP.
             let _ = self.signal(Signal::SIGHUP);
         }
     }
 
-    /// This process got `signal`, which asks it to stop. Stops the command, then this process, and returns when
-    /// this process goes on, as [`follow`](Self::follow) does. `false` if the command cannot be stopped: then
+    /// Reacts to `signal`, which asks this process to stop. Stops the command, then this process, and returns when this
+    /// process goes on, as [`follow`](Self::follow) does. Returns `false` if the command cannot be stopped; then
     /// neither is stopped.
     pub(crate) async fn stop(&mut self, signal: Signal, signals: &mut Signals) -> bool {
         if !self.may_have_terminal(signal) {
-            // As the kernel has it: SIGCONT takes back a stop that is still to come.
+            // The kernel does the same: SIGCONT cancels a stop that is still pending.
             if signals.went_on_meanwhile() {
                 return true;
             }
@@ -276,8 +278,8 @@ impl Child {
         }
         self.take_terminal();
         if self.may_have_terminal(signal) {
-            // All of our group got the signal: somebody in our pipeline wanted the terminal that the command had.
-            // The command gets it again when it asks. To go on twice does no harm.
+            // All of our group got the signal, because a program of our pipeline wanted the terminal that the command
+            // had. The command gets it again when it asks. A second SIGCONT does no harm.
             let _ = killpg(getpgrp(), Signal::SIGCONT);
         } else {
             job::stop(signal);
@@ -285,13 +287,13 @@ impl Child {
         true
     }
 
-    /// Stops the group, and waits until all of it is stopped.
+    /// Stops the group, and waits until all of it is stopped. Returns `false` if that cannot be done.
     async fn stop_group(&mut self) -> bool {
         let _ = self.signal(Signal::SIGTSTP);
         time::sleep(GRACE).await;
         let deadline = time::Instant::now() + STOPPED;
         while time::Instant::now() < deadline {
-            // For those that do not obey SIGTSTP.
+            // For processes that do not obey SIGTSTP.
             let told = self.signal(Signal::SIGSTOP).is_ok();
             let again = time::Instant::now() + GRACE;
             while time::Instant::now() < again {
@@ -301,19 +303,19 @@ impl Child {
                 }
                 self.paused = self.stopped || (told && self.ended.is_some());
                 if self.paused {
-                    // By us, at the latest.
+                    // This stop is our own, so it is not reported.
                     self.stopped_by = None;
                     return true;
                 }
                 time::sleep(LOOK).await;
             }
-            // It may be waiting for a child that it has just made by vfork, and that is stopped.
+            // It may wait for a child that it has just made by vfork, and that is stopped.
             let _ = self.signal(Signal::SIGCONT);
         }
         false
     }
 
-    /// Lets the command go on, if it was stopped by or together with this process.
+    /// Continues the command, if it was stopped by or together with this process.
     pub(crate) fn go_on(&mut self) {
         if !std::mem::take(&mut self.paused) {
             return;
@@ -330,7 +332,7 @@ impl Child {
         let _ = self.signal(Signal::SIGCONT);
     }
 
-    /// Whether the signal comes from a wish for the terminal, and the terminal belongs to our job.
+    /// Returns true if the signal was sent because a process wants the terminal, and the terminal belongs to our job.
     fn may_have_terminal(&self, signal: Signal) -> bool {
         let terminal = self.terminal.as_ref().filter(|_| wants_terminal(signal));
         terminal.is_some_and(|it| it.is_of_our_job() || it.front() == Some(self.pid))
@@ -342,7 +344,7 @@ impl Child {
         }
     }
 
-    /// For the time after a command that was killed: it may have left the terminal in any mode.
+    /// For use after a command was killed: it may have left the terminal in any mode.
     pub(crate) fn restore_terminal(&self) {
         self.take_terminal();
         if let Some(terminal) = &self.terminal {
@@ -357,10 +359,10 @@ impl Drop for Child {
     }
 }
 
-/// What a command finds of the servers: nothing, or with `keep_env` all that was said of them.
+/// Sets what the command finds about the servers in its environment: nothing, or with `keep_env` all settings.
 pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool, on_masters: bool) {
     if !keep_env {
-        // They may hold passwords.
+        // The URLs may hold passwords.
         command.env_remove(NODES);
     } else if on_masters {
         let settings = fleet.environment();

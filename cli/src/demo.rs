@@ -1,5 +1,5 @@
-//! `quorate demo`: the whole story on in-process nodes. A shorter one, to be read as code, is
-//! `examples/quickstart.rs`.
+//! `quorate demo`: shows what quorate does, on in-process nodes. `examples/quickstart.rs` is a shorter version, to be
+//! read as code.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{task::JoinHandle, time};
 use crate::{args::Args, failure::Failure, output};
 
 const NAME: &str = "invoice:42";
-/// Time to read a line, if somebody does.
+/// Time for a person to read a line.
 const A_LINE: Duration = Duration::from_millis(350);
 const A_MOMENT: Duration = Duration::from_millis(5);
 
@@ -26,14 +26,14 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
         client(&nodes, "bob")?,
         client(&nodes, "carol")?,
     ];
-    // They are new, and nobody else has them: there is no need to wait.
+    // These nodes are new and belong to nobody else, so there is no need to wait.
     alice.bootstrap_forced().await?;
     for quorum in [&alice, &bob, &carol] {
         until_voting(quorum, 5).await;
     }
     contenders(&stage, &alice, &bob, &carol).await?;
     dying_nodes(&stage, &nodes, &alice, &bob).await?;
-    // Carol has not asked anything meanwhile, and finds out later.
+    // Carol has sent no request meanwhile, so she learns later which nodes vote.
     until_voting(&carol, 5).await;
     paused_holder(&stage, &bob, &carol).await?;
 
@@ -41,10 +41,10 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
     stage
         .tell(
             "",
-            "One holder at a time, as long as a majority lives; and where even that is not enough,",
+            "At most one client holds the lock, and it can be taken as long as a majority of the masters lives.",
         )
         .await;
-    stage.tell("", "because a process can sleep at any moment, a token that lets the store tell old from new.").await;
+    stage.tell("", "But a process can sleep at any moment, so the token lets the store refuse a late write.").await;
     stage
         .tell(
             "",
@@ -65,9 +65,9 @@ async fn contenders(
     carol: &Quorum,
 ) -> Result<(), Failure> {
     stage
-        .scene("Five independent masters, three programs that want the same lock: who asks first is served first")
+        .scene("Five independent masters, three programs that want the same lock: first come, first served")
         .await;
-    stage.tell("", "The masters know nothing of each other. Whoever gets a majority, three of five, holds the lock.").await;
+    stage.tell("", "The masters know nothing of each other. The program that gets a majority, three of five, holds the lock.").await;
     let held = alice.mutex(NAME).lock().await?;
     stage
         .tell(
@@ -76,16 +76,16 @@ async fn contenders(
         )
         .await;
     if bob.mutex(NAME).try_lock().await?.is_none() {
-        let says = "tries once: no, it is held. So he asks for it, and waits in line";
+        let says = "tries once, but the lock is held. So he waits in the queue";
         stage.tell("bob", says).await;
     }
     let bobs = waits(bob, 1).await?;
-    stage.tell("carol", "asks too. She stands behind him").await;
+    stage.tell("carol", "asks too, and waits behind bob").await;
     let carols = waits(carol, 2).await?;
     let line = alice.inspect(NAME).await?.line();
     let line: Vec<&str> = line.iter().map(|waiter| &*waiter.label).collect();
     let says = format!(
-        "All masters have the same line: {}. Nobody asks again and again.",
+        "All masters have the same queue: {}. Nobody has to poll.",
         line.join(", ")
     );
     stage.tell("", &says).await;
@@ -94,12 +94,12 @@ async fn contenders(
     held.release().await?;
     let held = bobs.await.map_err(|_| Error::Closed)??;
     let says = format!(
-        "has it now, with token {}: each master handed it over and told him",
+        "has it now, with token {}: each master handed it over and told him so",
         held.token()
     );
     stage.tell("bob", &says).await;
     stage
-        .tell("alice", "wants it again. Now she stands behind carol")
+        .tell("alice", "wants it again, and waits behind carol")
         .await;
     let alices = waits(alice, 2).await?;
     held.release().await?;
@@ -115,14 +115,14 @@ async fn contenders(
     stage
         .tell(
             "",
-            "All that counts of a token: it is greater than every one before.",
+            "Only one thing matters about a token: it is greater than all tokens before it.",
         )
         .await;
     held.release().await?;
     Ok(())
 }
 
-/// Asks for the lock that another holds. Returns when all masters have it in line, as one of so many.
+/// Asks for the lock that another client holds. Returns when `so_many` waiters are in the queue of every master.
 async fn waits(who: &Quorum, so_many: usize) -> Result<JoinHandle<Result<Lease, Error>>, Failure> {
     let waiting = tokio::spawn(who.mutex(NAME).lock());
     let everywhere = |seen: &Inspection| {
@@ -169,22 +169,22 @@ async fn dying_nodes(
     stage
         .tell(
             "",
-            "Master 3 dies too. Two of five could not outvote three others, so nobody may lock.",
+            "Master 3 dies too. Two of five are not a majority, so nobody can lock.",
         )
         .await;
-    // Every run tells it in the same words.
+    // Wait until Bob has noticed, so that every run prints the same words.
     until_voting(bob, 2).await;
     match bob.mutex(NAME).try_lock().await {
         Err(Error::NoQuorum(report)) => {
             let text = format!(
-                "is told so at once, and why ({} nodes are needed):",
+                "gets an error at once, with the reasons ({} nodes are needed):",
                 report.needed()
             );
             stage.tell("bob", &text).await;
             for (number, node) in (1..).zip(report.nodes()) {
                 let said = match &node.vote {
                     Vote::None(silence) => silence.to_string(),
-                    _ => "lives, but two are not enough".to_owned(),
+                    _ => "alive, but two are not enough".to_owned(),
                 };
                 stage.detail(&format!("master {number}: {said}")).await;
             }
@@ -217,7 +217,7 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
     stage.scene("A holder falls asleep").await;
     stage.tell("", "A lock is held for a time (here 1 s) and renewed, so that a dead holder blocks nobody for ever.").await;
     let store = Gate::new();
-    // A frozen process renews nothing.
+    // A frozen process does not renew its leases.
     let asleep: Mutex = carol
         .mutex(NAME)
         .ttl(Duration::from_secs(1))
@@ -227,7 +227,7 @@ async fn paused_holder(stage: &Stage, bob: &Quorum, carol: &Quorum) -> Result<()
     stage
         .tell(
             "bob",
-            "waits in line, and gets the lock when carol's time is over",
+            "waits in the queue, and gets the lock when carol's time is over",
         )
         .await;
     let bobs = bob.mutex(NAME).lock().await?;
@@ -269,11 +269,11 @@ fn unexpected(what: &str) -> Failure {
     Failure::new(
         crate::failure::SOFTWARE,
         "internal",
-        format!("the demo went otherwise than it should: {what}"),
+        format!("the demo did not go as planned: {what}"),
     )
 }
 
-/// Where the story is told.
+/// Prints the demo.
 struct Stage {
     json: bool,
     colours: bool,

@@ -1,5 +1,5 @@
 //! `quorate evict`: frees the mutex and the read-write lock of a name on all voting nodes, even if they are held. With
-//! `--slot` it frees slots of a semaphore instead. A freed mutex or slot goes to the first waiter in line.
+//! `--slot` it frees slots of a semaphore instead. A freed mutex or slot goes to the first waiter in the queue.
 
 mod slots;
 
@@ -12,7 +12,7 @@ use crate::{
     output, survey,
 };
 
-/// So many readers are named to people.
+/// The text for people names at most this many readers.
 const NAMED: usize = 3;
 
 pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Result<u8, Failure> {
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
     }
     let holder = seen.holder();
     if holders(&seen) == 0 && seen.taken_slots() > 0 {
-        // Nobody asks to free a lock that is free: the semaphore is meant.
+        // Nobody asks to free a lock that is free, so the semaphore is meant.
         return Err(Failure::usage(slots::say_which(&seen)));
     }
     if !evict.yes {
@@ -55,23 +55,23 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
 
 fn refusal(seen: &Inspection) -> String {
     let whose = match whose(seen) {
-        whose if whose.is_empty() => "nobody's by majority".to_owned(),
+        whose if whose.is_empty() => "held by nobody on a majority of nodes".to_owned(),
         whose => whose.join(" and "),
     };
     let goes_to = match seen.waiting() {
         0 => "",
-        _ => " and go to the first in line",
+        _ => " and go to the first waiter",
     };
     let learn = match holders(seen) {
         0 | 1 => {
-            "its holder would learn of it when it next renews, and until then two may believe that they hold it"
+            "Its holder would learn of it at its next renewal; until then two may believe that they hold it"
         }
         _ => {
-            "its holders would learn of it when they next renew, and until then others may believe too that they hold it"
+            "Its holders would learn of it at their next renewal; until then others may believe too that they hold it"
         }
     };
     format!(
-        "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}, {learn}{}",
+        "nothing was done. {:?} is {whose}; with --yes it would be freed on all nodes{goes_to}. {learn}{}",
         seen.name,
         slots::stay(seen)
     )
@@ -81,34 +81,34 @@ fn told(evicted: bool, seen: &Inspection) -> String {
     let name = &seen.name;
     let free = match seen.waiting() {
         0 => "is free now",
-        _ => "goes to the first in line now",
+        _ => "goes to the first waiter now",
     };
     let whose = whose(seen).join(" and ");
     let text = match (evicted, holders(seen)) {
         (false, _) => format!("{name:?} was free already"),
         (true, 0) => {
-            format!("{name:?} {free}; what was left on some nodes made no majority")
+            format!("{name:?} {free}; no majority of nodes named a holder")
         }
         (true, 1) => {
             let does = if seen.reading() == 0 { "write" } else { "read" };
             format!(
-                "{name:?} {free}; it was {whose}, who learns of it when it next renews and may {does} until then"
+                "{name:?} {free}; it was {whose}. The holder learns of it at its next renewal and may {does} until then"
             )
         }
         (true, _) => format!(
-            "{name:?} {free}; it was {whose}, who learn of it when they next renew and may go on until then"
+            "{name:?} {free}; it was {whose}. The holders learn of it at their next renewals and may go on until then"
         ),
     };
     text + slots::stay(seen)
 }
 
-/// How many hold what would be freed.
+/// Counts the holders of what would be freed.
 fn holders(seen: &Inspection) -> u64 {
     let alone = [seen.holder(), seen.writer()].into_iter().flatten();
     seen.reading().saturating_add(alone.map(|_| 1).sum())
 }
 
-/// Who holds what would be freed: `held by web-3:77`, `held for reading by ann, bob, eve and 2 more`.
+/// Names the holders of what would be freed: `held by web-3:77`, `held for reading by ann, bob, eve and 2 more`.
 fn whose(seen: &Inspection) -> Vec<String> {
     let mut whose = Vec::new();
     if let Some(holder) = seen.holder() {

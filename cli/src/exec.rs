@@ -1,7 +1,7 @@
-//! A command on its way to its own exec.
+//! The step between fork and exec of the locked command.
 //!
-//! Between fork and exec only unsafe code can run, and there is none in this crate. So this program
-//! starts itself as `quorate __exec`, which prepares its own process and then becomes the command.
+//! Only unsafe code can run between fork and exec, and this crate has none. So this program starts itself as `quorate
+//! __exec`, which prepares its own process and then becomes the command.
 
 use std::{ffi::OsString, io, os::unix::process::CommandExt, process::Command};
 
@@ -17,11 +17,11 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The first word of that second start.
+/// The first argument of that second start.
 pub(crate) const EXEC: &str = "__exec";
 
-/// `quorate __exec PARENT json|text CMD ARGS..`: becomes the command, or says why not with an exit
-/// status.
+/// `quorate __exec PARENT json|text CMD ARGS..`: becomes the command. If that fails, it prints the reason and returns
+/// an exit status.
 pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     let parent = words
         .next()
@@ -29,10 +29,10 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
         .map(Pid::from_raw);
     let json = words.next().is_some_and(|it| it == "json");
     let Some(program) = words.next() else {
-        output::complain("__exec is not for people: use `quorate lock NAME -- CMD`");
+        output::complain("__exec is internal: use `quorate lock NAME -- CMD`");
         return crate::failure::USAGE;
     };
-    // It survives the exec. If the parent died before this was set, we have another parent now.
+    // This setting survives the exec. If the parent died before it was made, we have another parent now.
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL) {
         output::complain(&format!(
@@ -43,8 +43,8 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     if parent != Some(getppid()) {
         return died_of(Signal::SIGKILL);
     }
-    // Here and not in the parent, as the command may read from the terminal at once. What a script puts in the
-    // background shares its group, and ignores Ctrl-C so that the script gets it.
+    // This is done here and not in the parent, because the command may read from the terminal at once. A process that a
+    // script puts in the background shares the script's group, and ignores Ctrl-C so that only the script gets it.
     if let Some(terminal) = Terminal::open()
         && terminal.front() == getpgid(parent).ok()
         && !is_ignored(Signal::SIGINT)
@@ -56,7 +56,7 @@ pub(crate) fn exec(mut words: impl Iterator<Item = OsString>) -> u8 {
     failure.code()
 }
 
-/// Returns only where it cannot be run, and says why.
+/// Returns only if the command cannot be run, with the reason.
 pub(crate) fn become_command(command: &mut Command) -> Failure {
     let error = command.exec();
     let shown = command.get_program().to_string_lossy();
@@ -74,7 +74,7 @@ pub(crate) fn become_command(command: &mut Command) -> Failure {
     }
 }
 
-/// The exit status of what a signal ended, as a shell would say it: 128 + n.
+/// The exit status of a process that a signal ended, as a shell would report it: 128 + n.
 pub(crate) fn died_of(signal: Signal) -> u8 {
     u8::try_from(signal as i32).unwrap_or(0).saturating_add(128)
 }

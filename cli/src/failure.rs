@@ -1,4 +1,4 @@
-//! What can end a command early: the exit status, and the text that says what to do.
+//! The errors that end a command: an exit status, and a text that says what to do.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const NO_QUORUM: &str = "no_quorum";
 const HELD_KIND: &str = "held";
 const INTERRUPT: &str = "interrupted";
 
-// The numbers of sysexits.h, if it has one.
+// The numbers are those of sysexits.h, where it has one.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const SOFTWARE: u8 = 70;
@@ -30,22 +30,22 @@ pub(crate) const IF_NEW: &str = "if these servers have never held a lock, `quora
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// One word for programs.
+    /// One word, for programs.
     kind: &'static str,
     text: String,
     nodes: Vec<Node>,
-    /// What else the JSON object has, for programs.
+    /// Further fields of the JSON object, for programs.
     details: Map<String, Value>,
-    /// What was asked did not answer, so that it need not be waited for again.
+    /// The servers did not answer, so there is no need to wait for them again.
     is_unavailable: bool,
 }
 
-/// What one node said.
+/// One node, and its reason.
 #[derive(Debug)]
 struct Node {
     node: String,
     reason: String,
-    /// Whether it votes, or will by itself: then nobody has to look at it.
+    /// True if the node votes, or will by itself, so that nobody has to look at it.
     is_well: bool,
 }
 
@@ -69,13 +69,13 @@ impl Failure {
         Self::new(USAGE, "usage", text)
     }
 
-    /// This process was told to end, by signal `number`; `when` says what it did.
+    /// A signal with this number told the process to end. `when` says what the process was doing.
     pub(crate) fn interrupted(number: i32, when: impl Into<String>) -> Self {
         let code = 128_u8.saturating_add(u8::try_from(number).unwrap_or(0));
         Self::new(code, INTERRUPT, when)
     }
 
-    /// The lock or slot of a running command is lost. `is_outage`: because too few nodes could be reached.
+    /// The lock or slot of a running command is lost. `is_outage` is true if too few nodes could be reached.
     pub(crate) fn lost(text: String, name: &str, is_outage: bool) -> Self {
         Self {
             is_unavailable: is_outage,
@@ -83,14 +83,14 @@ impl Failure {
         }
     }
 
-    /// A lock could not be had. `why`: `is held by ..`.
+    /// A lock could not be taken. `why` is a phrase such as `is held by ..`.
     pub(crate) fn held(name: &str, holder: Option<&Holder>, why: &str) -> Self {
         Self::new(HELD, HELD_KIND, format!("{name:?} {why}"))
             .with("name", name.into())
             .with("holder", output::holder_json(holder))
     }
 
-    /// No slot of a semaphore could be had.
+    /// No slot of a semaphore could be taken.
     pub(crate) fn full(name: &str, seen: Option<&Inspection>, why: &str) -> Self {
         Self::new(HELD, HELD_KIND, format!("{name:?}: {why}"))
             .with("name", name.into())
@@ -98,7 +98,7 @@ impl Failure {
             .with("taken", seen.map(Inspection::taken_slots).into())
     }
 
-    /// A rate limit has no room. `said`: what programs are told.
+    /// A rate limit has no room. `said` holds the JSON fields for programs.
     pub(crate) fn denied(text: String, said: Map<String, Value>) -> Self {
         Self {
             details: said,
@@ -120,7 +120,8 @@ impl Failure {
         let text = match &error {
             Error::NoQuorum(_) => "Consul could not be used:".to_owned(),
             Error::TooSlow(report) => format!(
-                "{:?} was granted too late to be of use: raise --ttl, or look at why Consul is slow",
+                "{:?} was granted, but its validity had already run out: raise --ttl, or find out why Consul is \
+                 slow",
                 report.subject()
             ),
             Error::LimitConflict(conflict) => other_limit(conflict),
@@ -129,18 +130,18 @@ impl Failure {
         Self::from(error).saying(text)
     }
 
-    /// What programs are told beside.
+    /// Adds a field to the JSON object for programs.
     pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         self.details.insert(key.to_owned(), value);
         self
     }
 
-    /// The terminal interrupted the command, and with it this process: nobody has to be told.
+    /// The terminal interrupted the command, and this process with it, so nothing is printed.
     pub(crate) fn silent_interrupt() -> Self {
         Self::new(INTERRUPTED, INTERRUPT, "")
     }
 
-    /// The same failure in other words.
+    /// The same failure with another text.
     pub(crate) fn saying(self, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -148,7 +149,8 @@ impl Failure {
         }
     }
 
-    /// Others hold what was asked for: with the exit status that the user wants for that, and in silence where it is asked for.
+    /// For a failure because others hold the lock: uses the exit status that the user chose for that, and no text if
+    /// `quiet`.
     pub(crate) fn if_held(self, code: u8, quiet: bool) -> Self {
         match (self.kind == HELD_KIND, quiet) {
             (false, _) => self,
@@ -174,7 +176,7 @@ impl Failure {
         self.is_unavailable
     }
 
-    /// Says it on stderr.
+    /// Prints the failure to stderr.
     pub(crate) fn tell(&self, json: bool) {
         if self.text.is_empty() {
             return;
@@ -190,7 +192,7 @@ impl Failure {
         self.tell_people();
     }
 
-    /// Says it as a warning, as it changes nothing for the command: `warning` is the word for programs.
+    /// Prints the failure as a warning, because it changes nothing for the command. `warning` is the word for programs.
     pub(crate) fn warn(&self, json: bool, warning: &str) {
         if json {
             let nodes = self.nodes_json();
@@ -203,7 +205,7 @@ impl Failure {
 
     fn tell_people(&self) {
         output::complain(&self.text);
-        // A quarantine is one line, not one for each node.
+        // A quarantine is printed once, not once for each node.
         let quarantined = self.kind == QUARANTINED;
         for node in self
             .nodes
@@ -244,7 +246,7 @@ impl From<Error> for Failure {
                     NO_QUORUM,
                     report,
                     format!(
-                        "no majority: {well} of {total} nodes vote and {}; look at what each one says:",
+                        "no majority: {well} of {total} nodes vote and {}; each node's reason:",
                         are_needed(report.needed())
                     ),
                 )
@@ -254,7 +256,8 @@ impl From<Error> for Failure {
                 "too_slow",
                 report,
                 format!(
-                    "{:?} was granted too late to be of use: raise --ttl, or look at why the nodes are slow",
+                    "{:?} was granted, but its validity had already run out: raise --ttl, or find out why the nodes \
+                     are slow",
                     report.subject()
                 ),
             ),
@@ -287,7 +290,7 @@ fn other_limit(conflict: &LimitConflict) -> String {
     format!("{name:?} has a limit of {found}, and {asked} was asked for: use --limit {found}")
 }
 
-/// What every node said, one line for each.
+/// The reason of every node, one line for each.
 fn reasons(report: &Report) -> Vec<Node> {
     let said = report.nodes().iter().map(|node| Node {
         node: node.node.to_string(),
@@ -303,7 +306,7 @@ fn reasons(report: &Report) -> Vec<Node> {
 /// Advice about a quarantine of `left`: wait, unless the servers are new.
 pub(crate) fn ends_by_itself(left: Duration, may_be_new: bool) -> String {
     let text = format!(
-        "it ends by itself: enough will vote in {}",
+        "the quarantine ends by itself: enough will vote in {}",
         output::seconds(left)
     );
     match may_be_new {

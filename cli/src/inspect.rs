@@ -1,5 +1,5 @@
-//! `quorate inspect`: who holds a lock, reads or writes, or has the slots of a semaphore, and who waits for it, on every node;
-//! and how much is left of a rate limit.
+//! `quorate inspect`: shows, for every node, who holds a lock, who reads or writes under it, who has the slots of a
+//! semaphore, and who waits. It also shows how much is left of a rate limit.
 
 use std::sync::Arc;
 
@@ -38,9 +38,10 @@ pub(crate) async fn run(
     })
 }
 
-/// A hint where no lock has this name: the servers count a rate limit under its rates and its name together.
-const ELSE: &str = "No lock is held by this name, and no semaphore is in use. What is left of a rate limit: `quorate inspect` with its \
-    --rate.";
+/// A hint where no lock has this name. The servers count a rate limit under its rates and its name together, so the
+/// name alone does not find it.
+const ELSE: &str = "No lock of this name is held, and no semaphore is in use. To see what is left of a rate limit, \
+    add its --rate.";
 
 fn tells_nothing(seen: &Inspection) -> bool {
     let nobody = |node: &NodeInspection| {
@@ -50,7 +51,7 @@ fn tells_nothing(seen: &Inspection) -> bool {
     seen.nodes.iter().all(nobody)
 }
 
-/// The rate limit that --rate names, if it is given.
+/// The rate limit that --rate describes, if it is given.
 fn quota(rates: &[Rate]) -> Option<Quota> {
     let quotas = rates.iter();
     let quotas = quotas.map(|Rate { limit, period }| Quota::new(*limit, *period));
@@ -126,7 +127,7 @@ fn as_json(seen: &Inspection, needed: usize) -> Value {
     })
 }
 
-/// Null if no node knows anything of one.
+/// Null if no node knows a semaphore of this name.
 fn semaphore_json(seen: &Inspection) -> Value {
     if seen.nodes.iter().all(|node| node.semaphore.is_none()) {
         return Value::Null;
@@ -142,7 +143,7 @@ fn semaphore_json(seen: &Inspection) -> Value {
     })
 }
 
-/// Null if no node knows anything of one.
+/// Null if no node knows a read-write lock of this name.
 fn rwlock_json(seen: &Inspection) -> Value {
     if seen.nodes.iter().all(|node| node.rwlock.is_none()) {
         return Value::Null;

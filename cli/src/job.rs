@@ -1,4 +1,4 @@
-//! This process as a shell sees it: a process of a job, which the terminal may stop.
+//! This process as a shell sees it: as part of a job, which the terminal may stop.
 
 use std::{os::unix::process::CommandExt, path::PathBuf, process::Command};
 
@@ -13,14 +13,14 @@ use nix::{
 
 use crate::terminal::Terminal;
 
-/// The first word of [`obey`].
+/// The first argument of a start that runs [`obey`].
 pub(crate) const OBEY: &str = "__obey";
 
-/// Stops this process as `signal` would if it were not caught, and returns when it goes on. `false` if the kernel
-/// ignores the signal, because no shell could continue the job (an orphaned process group), or because it was
-/// ignored from the start.
+/// Stops this process as `signal` would if it were not caught, and returns when it goes on. Returns `false` if the
+/// kernel ignores the signal. It does so if no shell could continue the job (an orphaned process group), or if the
+/// signal was ignored from the start.
 pub(crate) fn stop(signal: Signal) -> bool {
-    // The kernel obeys SIGSTOP without asking whether there is a shell.
+    // The kernel obeys SIGSTOP even if no shell could continue the process.
     let signal = match signal {
         Signal::SIGTTIN | Signal::SIGTTOU => signal,
         _ => Signal::SIGTSTP,
@@ -33,8 +33,8 @@ pub(crate) fn stop(signal: Signal) -> bool {
     stops != Some(false)
 }
 
-/// Only the kernel knows whether a group is orphaned, and it does not tell. A process that does not
-/// catch the signal finds out.
+/// Only the kernel knows whether a group is orphaned, and it does not tell. So this starts a process that does not
+/// catch the signal, and looks whether the signal stops it. Returns `None` if that is not known.
 fn would_stop(signal: Signal) -> Option<bool> {
     let child = Command::new(ourselves())
         .args([OBEY, signal.as_str()])
@@ -62,7 +62,7 @@ pub(crate) fn obey(signal: Option<&str>) -> u8 {
     }
 }
 
-/// This program, even if its file was replaced since.
+/// The path of this program. It is valid even if the file was replaced since.
 pub(crate) fn ourselves() -> PathBuf {
     let link = PathBuf::from("/proc/self/exe");
     match link.exists() {
@@ -71,13 +71,13 @@ pub(crate) fn ourselves() -> PathBuf {
     }
 }
 
-/// Ends this process as Ctrl-C would if it were not caught. A shell ends its script only if what it waits for was
-/// ended by the signal; an exit status of 130 tells it that the signal was taken care of. Returns if no shell
-/// shares this process's terminal, or if it cannot be done.
+/// Ends this process as Ctrl-C would if it were not caught. A shell ends its script only if the program that it waits
+/// for was ended by the signal: an exit status of 130 tells it that the signal was handled. Returns if no shell shares
+/// this process's terminal, or if it cannot be done.
 pub(crate) fn die_of_interrupt() {
     let shell = getsid(Some(getppid())).is_ok_and(|session| Ok(session) == getsid(None));
     if shell && Terminal::open().is_some_and(|terminal| terminal.is_ours()) {
-        // An exec restores the default action of the signal. Everything else that does needs unsafe code.
+        // An exec restores the default action of the signal. Every other way needs unsafe code.
         let _ = Command::new(ourselves())
             .args([OBEY, Signal::SIGINT.as_str()])
             .exec();

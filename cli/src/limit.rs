@@ -1,4 +1,4 @@
-//! `quorate limit`: takes units of a rate limit, then becomes the command. Nothing is held while that runs.
+//! `quorate limit`: takes units of a rate limit, then becomes the command. It holds nothing while the command runs.
 
 use std::{
     process::Command,
@@ -19,7 +19,7 @@ use crate::{
     survey,
 };
 
-/// A limit, and how much is wanted of it.
+/// A limit, and how many of its units are wanted.
 struct Wanted<'a> {
     limit: &'a Limit,
     quota: Quota,
@@ -27,11 +27,11 @@ struct Wanted<'a> {
     limiter: RateLimiter,
 }
 
-/// What was said to a demand.
+/// The answer to a demand for units.
 struct Said {
     is_allowed: bool,
     wait: Duration,
-    /// None where no server has said it.
+    /// `None` if no server has said it.
     remaining: Option<u32>,
 }
 
@@ -50,8 +50,8 @@ pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
         )),
         taken = wanted.take(args) => taken,
     };
-    // Units count from now on, so what they were taken for has to begin soon. What comes meanwhile is not for the
-    // command, which does not run yet; a second signal ends this at once.
+    // The units count from now on, so the command has to start soon. A signal that comes meanwhile is not for the
+    // command, which does not run yet. It ends this process at once.
     let last_words = args.fleet.node_timeout() / 4;
     let ended = select! {
         biased;
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
     };
     let said = taken?;
     if let Some(signal) = ended {
-        let text = "ended when there was room; nothing was run";
+        let text = "ended after the units were taken; nothing was run";
         return Err(Failure::interrupted(signal as i32, text));
     }
     let Some((program, words)) = limit.command.split_first() else {
@@ -81,7 +81,7 @@ impl<'a> Wanted<'a> {
         let quotas = limit.rates.iter();
         let quotas = quotas.map(|Rate { limit, period }| Quota::new(*limit, *period));
         let Some(quota) = quotas.reduce(Quota::and) else {
-            return Err(Failure::usage("a limit has at least one --rate"));
+            return Err(Failure::usage("give at least one --rate"));
         };
         let limiter = quorum.rate_limiter(&limit.name, quota.clone());
         limiter.validate()?;
@@ -94,7 +94,7 @@ impl<'a> Wanted<'a> {
         match limit.cost <= wanted.most() {
             true => Ok(wanted),
             false => Err(Failure::usage(format!(
-                "--cost {} can never be had at once: the limit is {}",
+                "--cost {} exceeds the limit of {}",
                 limit.cost, wanted.quota
             ))),
         }
@@ -106,7 +106,7 @@ impl<'a> Wanted<'a> {
         limits.min().unwrap_or(0)
     }
 
-    /// Units, as soon as there is room. A quarantine that ends within the wait is waited for.
+    /// Takes the units as soon as there is room. Also waits for a quarantine that ends within the wait.
     async fn take(&self, args: &Args) -> Result<Said, Failure> {
         self.reach(args).await;
         let end = match (self.limit.no_wait, self.limit.wait) {
@@ -130,7 +130,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Units, unless the nodes cannot say whether there are some.
+    /// Takes the units, or fails because others used them. The outer error means that no node could say whether there
+    /// is room.
     async fn attempt(
         &self,
         args: &Args,
@@ -153,7 +154,7 @@ impl<'a> Wanted<'a> {
                 Ok(Ok(Said::allowed(self.remaining(args).await)))
             }
             Err(_) => {
-                // The last word, which says how much longer it would have been.
+                // The last answer says how much longer the wait would have been.
                 let said = self.ask().await?;
                 Ok(match said.is_allowed {
                     true => Ok(said),
@@ -169,7 +170,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Prints how many units are left, and which servers do not give units of such long intervals yet.
+    /// Prints how many units are left, and which servers do not yet give units of such long intervals.
     async fn show(&self, args: &Args) -> Result<u8, Failure> {
         self.reach(args).await;
         let seen = self.limiter.check_n(0).await;
@@ -196,7 +197,8 @@ impl<'a> Wanted<'a> {
         Ok(0)
     }
 
-    /// Waits until a majority can be asked, or it is known of each server whether it can: for a limit one may do.
+    /// Waits until a majority can be asked, or until it is known of each server whether it can. For a rate limit one
+    /// server may be enough.
     async fn reach(&self, args: &Args) {
         select! {
             Ok(()) = self.quorum.ready() => {}
@@ -204,7 +206,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// One check. The outage is decided here, so that what is said of it is true.
+    /// Asks once. The outage is handled here, so that the text about it is true.
     async fn ask(&self) -> Result<Said, Error> {
         let error = match self.limiter.check_n(self.limit.cost).await {
             Ok(decision) => {
@@ -227,7 +229,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// For programs: how much all servers say is left.
+    /// How many units are left according to all servers, for JSON.
     async fn remaining(&self, args: &Args) -> Option<u32> {
         if !args.json || !self.limit.command.is_empty() {
             return None;
@@ -236,7 +238,7 @@ impl<'a> Wanted<'a> {
         Some(seen.remaining())
     }
 
-    // ---- what is said of it -----------------------------------------------------------------
+    // ---- output -----------------------------------------------------------------------------
 
     fn denied(&self, said: &Said) -> Failure {
         let advice = match self.limit.no_wait {
@@ -251,17 +253,17 @@ impl<'a> Wanted<'a> {
         let (quota, wait) = (&self.quota, output::seconds(said.wait));
         match said.remaining {
             Some(_) => format!(
-                "the limit of {quota} has no room for {} more; it has in {wait}, unless others take it",
+                "the limit of {quota} has no room for {} more; there is room in {wait}, unless others take it",
                 self.limit.cost
             ),
             None => format!(
-                "no server can say whether the limit of {quota} has room, and with --on-outage deny that is a no; \
-                 that may change in {wait}"
+                "no server can tell whether the limit of {quota} has room, and --on-outage deny treats that as no \
+                 room; that may change in {wait}"
             ),
         }
     }
 
-    /// A limit needs to know what was used in its longest interval, so this can take longer than the quarantine of locks.
+    /// A limit must know what was used in its longest interval, so this can take longer than the quarantine of locks.
     fn why_quarantined(&self, left: Duration) -> String {
         let mut text = format!(
             "the rate limiter is starting up, because too few servers have been watched for a whole interval; try again \
@@ -275,7 +277,7 @@ impl<'a> Wanted<'a> {
         text
     }
 
-    /// Why no server could say.
+    /// The failure for an error of the rate limiter.
     fn failed(&self, error: Error) -> Failure {
         let name = &self.limit.name;
         let text = match &error {
@@ -283,7 +285,7 @@ impl<'a> Wanted<'a> {
                 let needed = report.needed();
                 let nodes = if needed == 1 { "node is" } else { "nodes are" };
                 format!(
-                    "{name:?}: too few nodes can say whether there is room, {needed} {nodes} needed; look at what each one says:"
+                    "{name:?}: too few nodes can tell whether there is room, {needed} {nodes} needed; each node's reason:"
                 )
             }
             Error::Quarantined(_) => {
@@ -292,7 +294,7 @@ impl<'a> Wanted<'a> {
             }
             Error::TooSlow(_) => {
                 format!(
-                    "{name:?}: what the nodes gave came too late to be used: look at why they are slow"
+                    "{name:?}: the units of the nodes came too late to be used: find out why the nodes are slow"
                 )
             }
             _ => return error.into(),
@@ -329,7 +331,7 @@ fn left_until(end: Option<Instant>) -> Duration {
     })
 }
 
-/// No server could say.
+/// Returns true if no server could say whether there is room.
 fn is_outage(error: &Error) -> bool {
     matches!(error, Error::NoQuorum(_) | Error::Quarantined(_))
 }

@@ -1,4 +1,4 @@
-//! `quorate lock` and `quorate semaphore`: takes what is asked for, runs the command, frees it.
+//! `quorate lock` and `quorate semaphore`: takes the lock or the slot, runs the command, and releases it.
 
 mod backend;
 mod hold;
@@ -22,8 +22,8 @@ use crate::{
 };
 
 pub(crate) async fn run(args: &Args, run: &Run, asked: &Asked) -> Result<u8, Failure> {
-    // All settings are checked before any server is waited for. Reading them may take long (a FIFO), so
-    // signals still end this process by themselves.
+    // All settings are checked before any server is waited for. Reading them may take long (a FIFO), so signals are not
+    // caught yet and still end this process.
     let backend = Backend::open(args, run)?;
     let renewal = run.max_hold.map(|most| Renewal::auto().max_hold(most));
     let wanted = backend.wanted(run, asked, ttl(args, run), renewal.unwrap_or_default());
@@ -39,8 +39,8 @@ pub(crate) async fn run(args: &Args, run: &Run, asked: &Asked) -> Result<u8, Fai
         wanted: &wanted,
     };
     let result = job.run(&mut signals).await;
-    // A second signal ends this at once. If no majority answered, or Consul did not, it is not waited for again: what
-    // is left behind ends with its ttl.
+    // A second signal ends this process at once. If no majority answered, or Consul did not, the shutdown does not wait
+    // for it again. Grants that are left behind end with their ttl.
     let last_words = args.fleet.node_timeout() / 4;
     select! {
         biased;
@@ -57,8 +57,8 @@ fn check_max_hold(args: &Args, run: &Run) -> Result<(), Failure> {
     let shortest = hold::notice(ttl) * 2;
     match run.max_hold {
         Some(longest) if longest < shortest => Err(Failure::usage(format!(
-            "--max-hold {longest:?} is too short beside a --ttl of {ttl:?}: the command is told to end a \
-             twentieth of the ttl earlier. Give it at least {shortest:?}, or a shorter --ttl"
+            "--max-hold {longest:?} is too short for a --ttl of {ttl:?}, because the command gets SIGTERM a \
+             twentieth of the ttl earlier: give at least {shortest:?}, or a shorter --ttl"
         ))),
         _ => Ok(()),
     }
@@ -73,7 +73,7 @@ fn is_unavailable(result: &Result<u8, Failure>) -> bool {
     result.as_ref().is_err_and(Failure::is_unavailable)
 }
 
-/// One run of the command under what was asked for.
+/// One run of the command under its lock or slot.
 struct Job<'a> {
     args: &'a Args,
     run: &'a Run,
@@ -96,7 +96,7 @@ impl Job<'_> {
                 }
                 lease = self.acquire() => lease?,
             };
-            // If not, this process was stopped meanwhile.
+            // The lease is not valid if this process was stopped meanwhile.
             if lease.is_valid() {
                 break lease;
             }
@@ -138,7 +138,7 @@ impl Job<'_> {
         }
     }
 
-    /// One line when it takes long: for people at a terminal, not for cron's mail.
+    /// Prints one line when the wait takes long. The line is for people at a terminal, not for cron's mail.
     async fn say_what_is_waited_for(&self) {
         if self.run.quiet || !output::is_watched(self.args.json, self.args.verbose) {
             return future::pending().await;

@@ -7,17 +7,17 @@
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
 //! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `demo` | one command each |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
-//! | `torture/` | load, the history of it, and its judge |
+//! | `torture/` | load, its history, and the judge of that history |
 //! | `child` | the locked command: its process group, its terminal, its end |
-//! | `exec` | this program on its way to become the command |
+//! | `exec` | the step between fork and exec of the locked command |
 //! | `terminal` | the terminal that controls this process |
-//! | `job` | this process as one of a shell's jobs, which the terminal may stop |
-//! | `signals` | which signals are heard |
-//! | `failure` | what can end a command early, with the exit status and the text of each |
-//! | `survey` | reaches the nodes and says what they are, for the commands that only ask |
+//! | `job` | this process as part of a shell's job, which the terminal may stop |
+//! | `signals` | the signals that this process catches |
+//! | `failure` | the errors that end a command, with the exit status and the text of each |
+//! | `survey` | waits for the nodes and describes them, for commands that only ask |
 //! | `output` | text, tables, JSON and the log |
 
-// Without Consul a few arguments and helpers have no user.
+// Without Consul some arguments and helpers are not used.
 #![cfg_attr(not(feature = "consul"), allow(dead_code, unused_variables))]
 #![cfg_attr(
     test,
@@ -62,8 +62,8 @@ use failure::Failure;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    // These are not for people, so clap does not know them: the locked command on its way to its exec, and a
-    // process that obeys a signal.
+    // These two words are not for people, so clap does not know them. One starts the locked command, the other obeys a
+    // signal.
     let mut words = std::env::args_os().skip(1);
     match words.next() {
         Some(first) if first == exec::EXEC => return ExitCode::from(exec::exec(words)),
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
         Err(code) => return ExitCode::from(code),
     };
     output::start_log(args.verbose);
-    // One thread: the locked command dies with the thread that starts it, so that has to be the one
-    // that lives as long as the process.
+    // There is one thread: the locked command dies with the thread that starts it, so that thread must live as long as
+    // the process.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     ExitCode::from(end(&args, result))
 }
 
-/// Says what is left to say, and returns the exit status.
+/// Prints what is still to be printed, and returns the exit status.
 fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     let unsaid = output::unsaid().map(|why| Failure::new(failure::SOFTWARE, "internal", why));
     let failure = match (result, unsaid) {
@@ -106,7 +106,7 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
             return code;
         }
     };
-    // Lines that still wait must not push the reason out.
+    // Older lines that still wait must not push the reason out.
     output::flush(LAST_WORDS);
     failure.tell(args.json);
     output::flush(LAST_WORDS);
@@ -116,7 +116,7 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     failure.code()
 }
 
-/// The exit status.
+/// Runs the command that was given, and returns the exit status.
 async fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
         Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,

@@ -1,4 +1,4 @@
-//! `quorate nodes`: which servers vote, and why not; and the wait until enough do.
+//! `quorate nodes`: shows which servers vote, and why the others do not. With `--wait` it waits until enough vote.
 
 use std::{future::pending, time::Duration};
 
@@ -47,8 +47,8 @@ pub(crate) async fn run(args: &Args, nodes: &Nodes, quorum: &Quorum) -> Result<u
             UNAVAILABLE,
             "timeout",
             match wait {
-                Wait::Majority => "too few servers vote, and the time is over",
-                Wait::All => "not all servers vote, and the time is over",
+                Wait::Majority => "too few servers vote, and the --timeout is over",
+                Wait::All => "not all servers vote, and the --timeout is over",
             },
         )),
     }
@@ -63,12 +63,12 @@ async fn over(timeout: Option<Duration>) {
     }
 }
 
-/// On a terminal it says what it waits for.
+/// On a terminal it prints what it waits for.
 async fn until_vote(args: &Args, quorum: &Quorum, wait: Wait) {
     survey::reach(args, quorum).await;
     let mut changes = quorum.node_changes();
     let mut redraw = time::interval(REDRAW);
-    // Drawn only on a terminal, and gone when it is dropped.
+    // This is drawn only on a terminal, and vanishes when it is dropped.
     let progress = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("quorate: {msg}") {
         progress.set_style(style);
@@ -93,7 +93,7 @@ fn vote(quorum: &Quorum, wait: Wait) -> bool {
     }
 }
 
-/// `1 of 3 vote; the quarantine takes 12.3 s more; not counted: 10.0.0.1:6379 (unreachable)`
+/// For example `1 of 3 vote; the quarantine takes 12.3 s more; not counted: 10.0.0.1:6379 (unreachable)`
 fn waits_for(quorum: &Quorum, wait: Wait) -> String {
     let (nodes, health) = (quorum.nodes(), quorum.health());
     let left = match wait {
@@ -115,7 +115,7 @@ fn waits_for(quorum: &Quorum, wait: Wait) -> String {
     text
 }
 
-// ---- what is shown --------------------------------------------------------------------------
+// ---- output --------------------------------------------------------------------------------
 
 fn show(args: &Args, quorum: &Quorum) {
     let (nodes, health) = (quorum.nodes(), quorum.health());
@@ -160,11 +160,11 @@ fn show(args: &Args, quorum: &Quorum) {
         for line in survey::young(&nodes, LONGEST_INTERVAL) {
             output::say(&line);
         }
-        output::say(&format!("fleet word: {}", quorum.fleet()));
+        output::say(&format!("fleet id: {}", quorum.fleet()));
     }
 }
 
-/// Whether locks can be taken.
+/// Says whether locks can be taken.
 pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
     let total = nodes.len();
     let Health {
@@ -187,7 +187,7 @@ pub(crate) fn verdict(health: Health, nodes: &[NodeStatus]) -> String {
     }
     let then = match votes_in {
         Some(left) => failure::ends_by_itself(left, survey::may_be_new(nodes)),
-        None => "look at what each one says above".to_owned(),
+        None => "see the state of each one above".to_owned(),
     };
     format!("{voting} of {total} vote and {needed}: no lock can be taken; {then}")
 }

@@ -1,5 +1,5 @@
-//! What is printed: results on stdout, everything else on stderr, each line of that begun with `quorate: `. A
-//! reader may go away (`| head`). That must not panic, so nothing here uses `println!`.
+//! Output: results on stdout, everything else on stderr, where each line begins with `quorate: `. The reader of a pipe
+//! may go away (`| head`). That must not panic, so nothing here uses `println!`.
 
 use std::{
     fmt,
@@ -25,24 +25,24 @@ use tracing_subscriber::{
 
 use crate::terminal::from_behind;
 
-/// A longer wait than this is worth a line for those who watch.
+/// A wait that is longer than this is worth a line on a terminal.
 pub(crate) const WORTH_A_LINE: Duration = Duration::from_millis(500);
 /// At most this many lines wait for stderr; more are dropped.
 const WAITING: usize = 256;
 
-/// The way to stderr through a thread of its own, if there is one.
+/// The channel to the thread that writes to stderr, once there is one.
 static ASIDE: OnceLock<SyncSender<Aside>> = OnceLock::new();
 /// Set if a line could not be written to stdout.
 static UNSAID: OnceLock<String> = OnceLock::new();
 
 enum Aside {
     Text(Vec<u8>),
-    /// Answered when everything before it is written.
+    /// Answered when everything before it has been written.
     Flush(SyncSender<()>),
 }
 
-/// From now on stderr is written to by a thread of its own: a terminal that is held (Ctrl-S), or a pipe
-/// that nobody reads, must not keep a lock from being renewed or its command from being ended.
+/// Makes a thread of its own write to stderr. A terminal that is held (Ctrl-S), or a pipe that nobody reads, must not
+/// keep a lock from being renewed or its command from being ended.
 pub(crate) fn write_aside() {
     ASIDE.get_or_init(|| {
         let (sender, lines) = sync_channel(WAITING);
@@ -58,7 +58,7 @@ pub(crate) fn write_aside() {
     });
 }
 
-/// Waits until stderr has taken what was written aside, for `within` at most.
+/// Waits until the lines that the thread got have reached stderr, for `within` at most.
 pub(crate) fn flush(within: Duration) {
     let Some(aside) = ASIDE.get() else {
         return;
@@ -76,7 +76,7 @@ pub(crate) fn flush(within: Duration) {
     let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
 }
 
-/// A line on stdout.
+/// Prints a line to stdout.
 pub(crate) fn say(line: &str) {
     if let Err(error) = try_say(line)
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -85,7 +85,8 @@ pub(crate) fn say(line: &str) {
     }
 }
 
-/// Why a result could not be written, if it could not. A reader that went away is not an error: it has read enough.
+/// Why a result could not be written, if it could not. A reader that went away is not an error, because it has read
+/// enough.
 pub(crate) fn unsaid() -> Option<&'static str> {
     UNSAID.get().map(String::as_str)
 }
@@ -96,12 +97,13 @@ fn try_say(line: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Lines on stdout, for a command that lives as long as somebody reads them. A slow reader holds up nothing else.
+/// Prints lines to stdout, for a command that lives as long as somebody reads them. A slow reader does not block
+/// anything else.
 pub(crate) async fn deliver(lines: String) -> io::Result<()> {
     tokio::task::spawn_blocking(move || try_say(&lines)).await?
 }
 
-/// Waits until nobody can read stdout any more, without writing to it; for ever if that cannot be seen (a file).
+/// Waits until nobody can read stdout any more, without writing to it. Waits for ever if that cannot be seen (a file).
 pub(crate) async fn reader_gone() {
     let stdout = io::stdout().as_fd().try_clone_to_owned();
     if let Ok(stdout) = stdout.and_then(pipe::Sender::from_owned_fd_unchecked)
@@ -112,7 +114,7 @@ pub(crate) async fn reader_gone() {
     pending().await
 }
 
-/// A line on stderr, as it is.
+/// Prints a line to stderr as it is.
 pub(crate) fn to_stderr(line: &str) {
     let _ = Stderr.write_all(format!("{line}\n").as_bytes());
 }
@@ -134,8 +136,8 @@ impl Write for Stderr {
     }
 }
 
-/// Writing to it does not stop this process, even as a background job under `stty tostop`: otherwise the command
-/// would run on, and nobody would renew its lock.
+/// Writing through this does not stop the process, even if it is a background job under `stty tostop`. If it were
+/// stopped, the command would run on and nobody would renew its lock.
 struct Unstopped<W>(W);
 
 impl<W: Write> Write for Unstopped<W> {
@@ -148,12 +150,12 @@ impl<W: Write> Write for Unstopped<W> {
     }
 }
 
-/// What went wrong, for people.
+/// Prints an error for people.
 pub(crate) fn complain(text: &str) {
     to_stderr(&format!("quorate: {text}"));
 }
 
-/// Whether somebody watches who wants to know what is waited for: cron would mail it.
+/// Returns true if a person watches who wants to know what is waited for. Cron would mail it instead.
 pub(crate) fn is_watched(json: bool, verbose: u8) -> bool {
     !json && (verbose > 0 || io::stderr().is_terminal())
 }
@@ -163,12 +165,12 @@ pub(crate) fn milliseconds(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether stdout may be coloured: it is a terminal, and NO_COLOR is not set (no-color.org).
+/// Returns true if stdout may be coloured: it is a terminal, and NO_COLOR is not set (no-color.org).
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
 }
 
-/// The library's own log on stderr, only with -v: cron mails every line, and a command itself says how it ended.
+/// Writes the library's log to stderr, only with -v. Cron mails every line, and each command says itself how it ended.
 pub(crate) fn start_log(verbose: u8) {
     let level = match verbose {
         0 => LevelFilter::OFF,
@@ -182,7 +184,7 @@ pub(crate) fn start_log(verbose: u8) {
     let _ = log.with_ansi(false).event_format(Line).try_init();
 }
 
-/// `quorate: a node does not vote node=10.0.0.1:6379 state=stalled ..`
+/// The format of a log line: `quorate: a node does not vote node=10.0.0.1:6379 state=stalled ..`
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -196,7 +198,7 @@ where
         mut line: Writer<'_>,
         event: &tracing::Event<'_>,
     ) -> fmt::Result {
-        // What goes on in connections to Consul is for -vvv.
+        // Events of the connections to Consul are printed with -vvv only.
         let is_ours = event.metadata().target().starts_with("quorate");
         if !is_ours && LevelFilter::current() < LevelFilter::TRACE {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `quorate resize`: another limit for a semaphore, for all programs that use it.
+//! `quorate resize`: changes the limit of a semaphore, for all programs that use it.
 
 use quorate::{Error, Quorum, cli::counted};
 use serde_json::json;
@@ -28,7 +28,7 @@ pub(crate) async fn run(
     let slots = counted(limit.into(), "slot");
     let before = match before {
         Some(before) => format!("it had {before}"),
-        None => "no server knew a semaphore of this name".to_owned(),
+        None => "it was not in use before".to_owned(),
     };
     output::say(&format!("{name:?} has {slots} now; {before}"));
     Ok(0)
@@ -42,7 +42,7 @@ fn failure(error: Error) -> Failure {
     let failure = Failure::from(error);
     match all {
         true => failure.saying(
-            "not every server has answered, so the limit may be changed on some of them only: say it again when all of them vote",
+            "not every server has answered, so the limit may be changed on some of them only: run it again when all of them vote",
         ),
         false => failure,
     }

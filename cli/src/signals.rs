@@ -1,5 +1,5 @@
-//! Which signals are heard. A signal that was ignored from the start (`nohup`, a job that a script put in the
-//! background) stays ignored, as the command that we run inherits that.
+//! The signals that this process catches. A signal that was ignored from the start stays ignored, because the command
+//! inherits that. This happens under `nohup`, and to a job that a script put in the background.
 
 use std::{
     future::poll_fn,
@@ -29,30 +29,30 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// The signals of the terminal, and of a shell with job control.
+/// The signals with which the terminal, or a shell with job control, stops a job.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// How late a signal that we sent ourselves may be heard. It may also never be heard: SIGCONT discards it.
+/// How late a signal that we sent ourselves may arrive. It may also never arrive, because SIGCONT discards it.
 const OWN: Duration = Duration::from_millis(200);
 
-/// Listens from when it is made: after that none of these signals ends or stops this process by itself.
+/// Catches signals from its construction on. After that none of them ends or stops this process by itself.
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     child: unix::Signal,
     went_on: unix::Signal,
-    /// Such a signal that comes before this instant is the one that we sent ourselves.
+    /// A signal of this kind that comes before this instant is the one that we sent ourselves.
     own: Option<(Signal, Instant)>,
-    /// SIGCONT came, before or after the signal that was told last.
+    /// SIGCONT came, before or after the signal that was returned last.
     went_on_too: bool,
 }
 
 impl Signals {
-    /// The signals that are passed on to a command.
+    /// Catches the signals that are passed on to a command.
     pub(crate) fn new() -> Result<Self, Failure> {
         Self::of(&PASSED_ON)
     }
 
-    /// The same, and those that stop a job.
+    /// Catches these, and the signals that stop a job.
     pub(crate) fn of_job() -> Result<Self, Failure> {
         Self::of(&[PASSED_ON.as_slice(), &STOPS].concat())
     }
@@ -79,13 +79,13 @@ impl Signals {
         })
     }
 
-    /// The next one. Dropping the future loses nothing.
+    /// The next signal. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The next signal that asks this process to end. One that asks it to stop does so at once, as there is no
-    /// command that has to be stopped first.
+    /// The next signal that asks this process to end. A signal that asks it to stop takes effect at once, because there
+    /// is no command that has to be stopped first.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -100,7 +100,7 @@ impl Signals {
         }
     }
 
-    /// The next one, or none if a child may have ended or stopped.
+    /// The next signal, or `None` if a child may have ended or stopped.
     pub(crate) async fn next_or_child(&mut self) -> Option<Signal> {
         poll_fn(|cx| match self.poll(cx) {
             Poll::Ready(signal) => Poll::Ready(Some(signal)),
@@ -109,13 +109,13 @@ impl Signals {
         .await
     }
 
-    /// SIGTSTP to our whole group; our own copy is ignored.
+    /// Sends SIGTSTP to our whole group, and ignores our own copy.
     pub(crate) fn stop_our_group(&mut self) {
         self.sends_itself(Signal::SIGTSTP);
         let _ = killpg(getpgrp(), Signal::SIGTSTP);
     }
 
-    /// SIGINT to our whole group; our own copy is ignored.
+    /// Sends SIGINT to our whole group, and ignores our own copy.
     pub(crate) fn interrupt_our_group(&mut self) {
         self.sends_itself(Signal::SIGINT);
         let _ = killpg(getpgrp(), Signal::SIGINT);
@@ -125,12 +125,12 @@ impl Signals {
         self.own = Some((signal, Instant::now() + OWN));
     }
 
-    /// After [`stop_our_group`](Self::stop_our_group), when this process goes on.
+    /// Call this after [`stop_our_group`](Self::stop_our_group), when this process goes on.
     pub(crate) fn went_on(&mut self) {
         self.sends_itself(Signal::SIGTSTP);
     }
 
-    /// Whether SIGCONT came together with the signal that was told last, or since.
+    /// Returns true if SIGCONT came together with the signal that was returned last, or since.
     pub(crate) fn went_on_meanwhile(&mut self) -> bool {
         let since = self.poll_went_on(&mut Context::from_waker(Waker::noop()));
         std::mem::take(&mut self.went_on_too) || since
@@ -153,8 +153,9 @@ impl Signals {
                 if self.own.take_if(is_own).is_some() {
                     continue;
                 }
-                // SIGCONT takes back a stop that was not obeyed yet. A wish for the terminal may have come after it: who
-                // shares a pipeline with us reads from it as soon as the job goes on.
+                // SIGCONT cancels a stop that was not obeyed yet. It does not cancel a request for the terminal, which
+                // may have come after it: another program of our pipeline reads from the terminal as soon as the job
+                // goes on.
                 if went_on && is_stop(*signal) && !wants_terminal(*signal) {
                     continue;
                 }
@@ -166,17 +167,17 @@ impl Signals {
     }
 }
 
-/// Whether it asks to stop, and not to end.
+/// Returns true if the signal asks the process to stop, not to end.
 pub(crate) fn is_stop(signal: Signal) -> bool {
     STOPS.contains(&signal)
 }
 
-/// Whether the kernel sends it to who reads from the terminal, or writes to it, from the background.
+/// Returns true if the kernel sends the signal to a background process that reads from the terminal or writes to it.
 pub(crate) fn wants_terminal(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
 }
 
-/// Whether it was ignored from the start, or has been since.
+/// Returns true if this process ignores the signal now.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() & (1 << (signal as u32 - 1)) != 0
 }

@@ -1,4 +1,4 @@
-//! For the commands that only ask: reaches the nodes, and says what a node is.
+//! For commands that only ask: waits for the nodes, and describes them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{select, time};
 
 use crate::{args::Args, failure::Failure, output, signals::Signals};
 
-/// Lets a command ask the nodes, and shuts down, so that even a short time that it witnessed of a quarantine
+/// Lets a command ask the nodes, and shuts down in order. So even a short time for which it witnessed a quarantine
 /// counts.
 pub(crate) async fn ask<T>(
     args: &Args,
@@ -26,8 +26,8 @@ pub(crate) async fn ask<T>(
     result
 }
 
-/// Waits until each node was reached or not; once a majority was, not for long. Fewer than a majority is not a
-/// failure here: an operator asks because something is wrong.
+/// Waits until it is known of each node whether it can be reached. Once a majority is reached, it does not wait long
+/// for the others. Fewer than a majority is not a failure here, because an operator asks when something is wrong.
 pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
     let mut changes = quorum.node_changes();
     let enough = time::sleep(args.fleet.node_timeout().saturating_mul(2));
@@ -49,7 +49,7 @@ pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
     }
 }
 
-/// One word for programs, and the reason if there is one.
+/// The state as one word for programs, and the reason if there is one.
 pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     let why = match &node.state {
         NodeState::Refused(why)
@@ -70,8 +70,8 @@ pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     (word, why)
 }
 
-/// Whether all servers may be new. A node that votes has held locks, so the others have restarted; and a record may
-/// say that the fleet was used.
+/// Returns true if all servers may be new. If one of them votes, it has held locks, so the others have restarted. A
+/// record may also say that the fleet was used.
 pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
     let votes =
         |state: &NodeState| matches!(state, NodeState::Voting | NodeState::RefusesWrites(_));
@@ -79,21 +79,21 @@ pub(crate) fn may_be_new(nodes: &[NodeStatus]) -> bool {
     !nodes.iter().any(known)
 }
 
-/// The servers that vote and give no units of an interval of this length yet.
+/// The servers that vote but do not yet give units of an interval of this length.
 pub(crate) fn young(nodes: &[NodeStatus], interval: Duration) -> impl Iterator<Item = String> + '_ {
     let votes = |node: &&NodeStatus| node.state == NodeState::Voting;
     let young = nodes.iter().filter(votes);
     let young = young.filter(move |node| node.limits_up_to < interval);
     young.map(|node| {
         format!(
-            "rate limits: {} restarted, or is new; it gives units of intervals of up to {} now, and of longer ones later",
+            "rate limits: {} restarted, or is new; it gives units for intervals of up to {} now, and for longer ones later",
             node.node,
             output::seconds(node.limits_up_to)
         )
     })
 }
 
-/// How much longer it is in quarantine, if it is.
+/// How much longer the node is in quarantine, if it is.
 pub(crate) fn quarantine(node: &NodeStatus) -> Option<Duration> {
     match node.state {
         NodeState::Quarantined(left) => Some(left),

@@ -1,5 +1,5 @@
-//! The terminal that controls this process: which group it serves, and its modes. Where input and output go says
-//! nothing about it: with all of them in pipes, a password prompt still reads from it.
+//! The terminal that controls this process: which group it serves, and its modes. This does not depend on where input
+//! and output go: with all of them in pipes, a password prompt still reads from the terminal.
 
 use std::fs::File;
 
@@ -14,12 +14,12 @@ use nix::{
 
 pub(crate) struct Terminal {
     tty: File,
-    /// As they were when it was opened.
+    /// The modes that the terminal had when it was opened.
     modes: Option<Termios>,
 }
 
 impl Terminal {
-    /// None in a service, or under cron.
+    /// `None` in a service, or under cron.
     pub(crate) fn open() -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty");
         let tty = tty.ok()?;
@@ -27,7 +27,7 @@ impl Terminal {
         Some(Self { tty, modes })
     }
 
-    /// The process group that may read from it, and that its keys send signals to.
+    /// The process group that may read from the terminal, and that its keys send signals to.
     pub(crate) fn front(&self) -> Option<Pid> {
         tcgetpgrp(&self.tty).ok()
     }
@@ -36,7 +36,7 @@ impl Terminal {
         self.front() == Some(getpgrp())
     }
 
-    /// Our group's, or that of a command which another `quorate` of our group runs.
+    /// Returns true if the group in front is ours, or that of a command which another `quorate` of our group runs.
     pub(crate) fn is_of_our_job(&self) -> bool {
         let Some(front) = self.front() else {
             return false;
@@ -48,7 +48,7 @@ impl Terminal {
         let _ = from_behind(|| tcsetpgrp(&self.tty, group));
     }
 
-    /// Takes it from the command's group, or from one that is gone, but never from another job.
+    /// Takes the terminal from the command's group, or from a group that is gone, but never from another job.
     pub(crate) fn take_back(&self, from: Pid) {
         let front = self.front();
         if front.is_some_and(|front| front == from || killpg(front, None) == Err(Errno::ESRCH)) {
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// Puts the modes back, after a command that could not do so itself.
+    /// Restores the modes, after a command that could not do so itself.
     pub(crate) fn restore_modes(&self) {
         if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
             let _ = from_behind(|| tcsetattr(&self.tty, SetArg::TCSANOW, modes));
@@ -64,9 +64,9 @@ impl Terminal {
     }
 }
 
-/// Does what the terminal may refuse to a job in the background (a line under `stty tostop`, another
-/// group in front): while SIGTTOU is blocked it lets it pass. To ignore the signal would do as well,
-/// but the command would inherit that.
+/// Does something that the terminal may refuse to a background job, such as writing a line under `stty tostop` or
+/// putting another group in front. The terminal permits it while SIGTTOU is blocked. Ignoring the signal would work
+/// too, but the command would inherit that.
 pub(crate) fn from_behind<T>(act: impl FnOnce() -> T) -> T {
     let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
     let before = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
@@ -77,10 +77,10 @@ pub(crate) fn from_behind<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Only Linux has files about other processes.
+/// The parent of a process. Only Linux has files about other processes.
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may hold anything, come the state and the parent.
+    // The name, which may hold anything, is followed by the state and the parent.
     let (_, fields) = stat.rsplit_once(')')?;
     let parent = fields.split_ascii_whitespace().nth(1)?;
     parent.parse().ok().map(Pid::from_raw)

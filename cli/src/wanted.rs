@@ -1,4 +1,5 @@
-//! What is wanted: a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul.
+//! Handles of what the user wants: a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in
+//! Consul.
 
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use quorate::{Error, Lease, Mutex, Quorum, Renewal, RwLock, Semaphore};
 
 use crate::args::Asked;
 
-/// One of them, with its settings.
+/// A handle of one of these, with its settings.
 #[derive(Clone)]
 pub(crate) enum Wanted {
-    /// Of one name, or of several.
+    /// A lock of one name, or of several.
     Mutex(Mutex),
     Read(RwLock),
     Write(RwLock),
@@ -22,16 +23,16 @@ pub(crate) enum Wanted {
     ConsulSemaphore(consul::Semaphore),
 }
 
-/// How it is taken and held.
+/// How to take it, and for how long.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) ttl: Duration,
-    /// The longest wait for it.
+    /// The longest time to wait for it.
     pub(crate) wait: Option<Duration>,
     pub(crate) renewal: Renewal,
 }
 
-/// The same settings for a handle of any kind.
+/// Applies these settings to a handle of any kind.
 macro_rules! set {
     ($handle:expr, $terms:expr) => {{
         let handle = $handle.ttl($terms.ttl).renewal($terms.renewal);
@@ -42,7 +43,7 @@ macro_rules! set {
     }};
 }
 
-/// The same for each of them.
+/// Calls the fitting method for each kind of handle.
 macro_rules! each {
     ($self:expr, $mutex:ident => $locks:expr, $semaphore:ident => $acquires:expr,
      $rwlock:ident => $reads:expr, $writes:expr) => {
@@ -60,7 +61,7 @@ macro_rules! each {
 }
 
 impl Wanted {
-    /// On the masters. `limit`: of a semaphore.
+    /// A handle on the masters. With a `limit` it is a semaphore's.
     pub(crate) fn new(quorum: &Quorum, name: &str, limit: Option<u32>, terms: Terms) -> Self {
         match limit {
             None => Self::Mutex(set!(quorum.mutex(name), terms)),
@@ -68,7 +69,7 @@ impl Wanted {
         }
     }
 
-    /// What was asked for on the command line, on the masters.
+    /// The handle for what the command line asks for, on the masters.
     pub(crate) fn of(quorum: &Quorum, asked: &Asked, terms: Terms) -> Self {
         let rwlock = |name: &str| set!(quorum.rwlock(name), terms);
         match asked {
@@ -80,7 +81,7 @@ impl Wanted {
         }
     }
 
-    /// The same in Consul.
+    /// A handle in Consul, otherwise as `new`.
     #[cfg(feature = "consul")]
     pub(crate) fn in_consul(consul: &Consul, name: &str, limit: Option<u32>, terms: Terms) -> Self {
         match limit {
@@ -94,13 +95,13 @@ impl Wanted {
             rwlock => rwlock.validate(), rwlock.validate())
     }
 
-    /// None if others have it.
+    /// Tries once. Returns `None` if others have it.
     pub(crate) async fn try_take(&self) -> Result<Option<Lease>, Error> {
         each!(self, mutex => mutex.try_lock().await, semaphore => semaphore.try_acquire().await,
             rwlock => rwlock.try_read().await, rwlock.try_write().await)
     }
 
-    /// One attempt too, which says who has it: `Held`.
+    /// Tries once, and names the holder if others have it: `Held`.
     pub(crate) async fn take_now(&self) -> Result<Lease, Error> {
         let now = Duration::ZERO;
         each!(self, mutex => mutex.clone().wait_timeout(now).lock().await,
@@ -109,7 +110,7 @@ impl Wanted {
             rwlock.clone().wait_timeout(now).write().await)
     }
 
-    /// Waits for it.
+    /// Waits until it is granted.
     pub(crate) async fn take(&self) -> Result<Lease, Error> {
         each!(self, mutex => mutex.lock().await, semaphore => semaphore.acquire().await,
             rwlock => rwlock.read().await, rwlock.write().await)

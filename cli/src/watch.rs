@@ -1,4 +1,4 @@
-//! `quorate watch`: every change of the servers' states, and the count of their quarantine, for ever.
+//! `quorate watch`: prints every change of the servers' states, for ever. While it runs it witnesses their quarantines.
 
 use std::{
     io::ErrorKind,
@@ -56,7 +56,7 @@ async fn follow(args: &Args, quorum: &Quorum) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The state without its duration: that follows from when the line came.
+/// The state without its duration, which follows from the time of the line.
 fn as_text(node: &NodeStatus) -> String {
     let state = match &node.state {
         NodeState::Unreachable(_, why) => format!("unreachable: {why}"),

@@ -1,7 +1,8 @@
-//! The `quorate` command as the tests run it: [`run`], and [`Running`] for one that is to be met while it runs.
+//! Runs the `quorate` command for the tests: [`run`] waits for its end, and [`Running`] is for tests that act while it
+//! runs.
 //!
-//! Not a part of `support`, which the library's own tests use too: only where cargo has built the command is there a
-//! path to it.
+//! This is not a part of `support`, which the library's own tests use too: a path to the command exists only where
+//! cargo has built it.
 
 #![allow(unreachable_pub)]
 
@@ -19,16 +20,16 @@ use tempfile::TempDir;
 use crate::support::{Fleet, HANG, Kind};
 
 pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
-/// A script for [`Wire::lock`]: says "up" and then stays.
+/// A script for [`Wire::lock`]: it prints "up" and then stays.
 pub const STAY: &str = "echo up >&9; exec sleep 60";
-/// For what happens soon; far more than it needs on a busy machine.
+/// The limit for things that happen soon. It is far more than they need on a busy machine.
 pub const PATIENCE: Duration = HANG;
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What a run of it came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Done {
     pub code: i32,
@@ -63,13 +64,13 @@ impl Done {
 
     #[track_caller]
     pub fn json_error(&self) -> Value {
-        // The command's shell may have said something before.
+        // The command's shell may have printed something before.
         serde_json::from_str(self.err.lines().last().unwrap_or(""))
             .unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 }
 
-/// The program with the servers named, and nothing of this process's own settings.
+/// The program with these servers, and without the settings of this process.
 pub fn quorate(urls: &[String], args: &[&str]) -> Command {
     let mut command = Command::new(QUORATE);
     for (name, _) in std::env::vars_os() {
@@ -82,7 +83,7 @@ pub fn quorate(urls: &[String], args: &[&str]) -> Command {
     command
 }
 
-/// `program`, with the settings that [`quorate`] gave to `like`.
+/// Runs `program` with the settings that [`quorate`] gave to `like`.
 pub fn in_env_of(like: &Command, mut program: Command) -> Command {
     for (name, value) in like.get_envs() {
         match value {
@@ -93,11 +94,11 @@ pub fn in_env_of(like: &Command, mut program: Command) -> Command {
     program
 }
 
-/// A run that is under way; killed at the end of the test.
+/// A running command, which is killed at the end of the test.
 pub struct Running {
     pub child: Child,
     pub since: Instant,
-    /// None when its reader has gone.
+    /// `None` when its reader has gone.
     out: Option<BufReader<ChildStdout>>,
 }
 
@@ -115,7 +116,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("our own child");
     }
 
-    /// The next line that it prints; none when it has ended.
+    /// The next line that it prints, or `None` when it has ended.
     pub fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let out = self.out.as_mut().expect("somebody reads it");
@@ -136,12 +137,12 @@ impl Running {
         }
     }
 
-    /// Nobody reads what it prints any more.
+    /// From now on nobody reads its output.
     pub fn reader_goes(&mut self) {
         self.out = None;
     }
 
-    /// Until it ends. What was read of its output before is not in [`Done::out`].
+    /// Waits until it ends. Output that was read before is not in [`Done::out`].
     #[track_caller]
     pub fn done(mut self) -> Done {
         let deadline = Instant::now() + PATIENCE;
@@ -153,7 +154,7 @@ impl Running {
             std::thread::sleep(ms(2));
         };
         let took = self.since.elapsed();
-        // A background process of the command may keep these open, but none here does.
+        // A background process could keep these open, but no command of the tests starts one.
         let (mut out, mut err) = (String::new(), String::new());
         if let Some(mut rest) = self.out.take() {
             rest.read_to_string(&mut out).unwrap();
@@ -193,13 +194,13 @@ pub fn fleet(n: usize) -> Fleet {
     fleet
 }
 
-/// The locks that stay behind. A release that is under way has 2 s, far less than the default ttl of 10 s.
+/// The locks that stay behind. A release that is under way gets 2 s, far less than the default ttl of 10 s.
 pub fn leftovers(fleet: &Fleet) -> Vec<String> {
     fleet.leftover_locks_after(ms(2000), "quorate")
 }
 
-/// Whether this process ignores a signal, as a job that a script put in the background may: then
-/// its children do too.
+/// Returns true if this process ignores a signal, as a job that a script put in the background may. Its children ignore
+/// it too then.
 pub fn ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status
@@ -209,7 +210,7 @@ pub fn ignored(signal: Signal) -> bool {
     u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
 }
 
-/// A shell script on a terminal of its own, with the settings of `like`.
+/// Runs a shell script on a terminal of its own, with the settings of `like`.
 pub fn on_a_terminal(like: &Command, script: &str) -> Running {
     let mut terminal = Command::new("script");
     terminal.args(["-qec", script, "/dev/null"]);
@@ -217,8 +218,8 @@ pub fn on_a_terminal(like: &Command, script: &str) -> Running {
     Running::start(in_env_of(like, terminal))
 }
 
-/// A FIFO that processes of a test hold open: what they write comes with its time, and its end
-/// when the last of them is dead.
+/// A FIFO that processes of a test hold open. Each line that they write comes with its time. The end comes when the
+/// last of them is dead.
 pub struct Wire {
     pub dir: TempDir,
     lines: Receiver<(Instant, Option<String>)>,
@@ -237,7 +238,7 @@ impl Wire {
         );
         let (sender, lines) = channel();
         std::thread::spawn(move || {
-            // Waits for the first writer.
+            // This waits for the first writer.
             let reader = BufReader::new(File::open(path).unwrap());
             for line in reader.lines() {
                 let _ = sender.send((Instant::now(), line.ok()));
@@ -251,7 +252,7 @@ impl Wire {
         self.dir.path().join("wire")
     }
 
-    /// The next line, or none when all are dead.
+    /// The next line, or `None` when all processes are dead.
     #[track_caller]
     pub fn next(&self) -> (Instant, Option<String>) {
         self.lines
@@ -266,7 +267,7 @@ impl Wire {
         at
     }
 
-    /// A command under the lock that runs this script with the wire as its descriptor 9.
+    /// Runs this script under the lock, with the wire as its descriptor 9.
     pub fn lock(&self, urls: &[String], args: &[&str], script: &str) -> Running {
         self.under("lock", urls, args, script)
     }

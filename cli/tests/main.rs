@@ -1,5 +1,5 @@
-//! The promises of the `quorate` command, tested on real servers. All files are one program, because each further program takes
-//! seconds to link.
+//! The promises of the `quorate` command, tested on real servers. All files are one program, because each further
+//! program takes seconds to link.
 
 #![allow(
     clippy::expect_used,

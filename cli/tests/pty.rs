@@ -1,4 +1,5 @@
-//! Somebody at a terminal: a shell with job control on a terminal of its own, keys and what is shown.
+//! A user at a terminal: a shell with job control on a terminal of its own, with typed keys and the output that is
+//! shown.
 
 #![allow(unreachable_pub)]
 
@@ -14,28 +15,29 @@ use tempfile::TempDir;
 
 use crate::command::{PATIENCE, in_env_of};
 
-/// What the shell shows when it is ready for a command. Nothing else shows it.
+/// The shell's prompt. No other program prints it.
 const PROMPT: &str = "READY> ";
 
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_Z: &str = "\x1a";
 
-/// A terminal with a folder of its own, and a program that runs there. What runs gets a hangup when this is dropped.
+/// A terminal with a folder of its own, and a program that runs there. Running programs get a hangup when this is
+/// dropped.
 pub struct Terminal {
     pty: Arc<Pty>,
     program: Child,
     dir: TempDir,
     chunks: Receiver<Vec<u8>>,
-    /// Everything that was shown, and how much of it was looked for already.
+    /// Everything that was shown, and how much of it was already searched.
     shown: String,
     seen: usize,
 }
 
 impl Terminal {
-    /// With a shell at its prompt, which finds the programs of `path` and the environment of `like`.
+    /// Starts a shell at its prompt. It finds the programs of `path`, and has the environment of `like`.
     pub fn shell(like: &Command, path: &Path) -> Terminal {
         let mut shell = Command::new("bash");
-        // No line editor: it would change the terminal's modes, and show more than what is typed.
+        // The line editor is off, because it would change the terminal's modes and show more than what is typed.
         shell.args(["--norc", "--noprofile", "--noediting", "-i"]);
         shell.env("PS1", PROMPT).env("PS2", "");
         let old = std::env::var("PATH").unwrap_or_default();
@@ -45,7 +47,7 @@ impl Terminal {
         terminal
     }
 
-    /// With this program, which leads the session: no shell is there.
+    /// Starts this program, which leads the session, so no shell is there.
     pub fn of(mut program: Command) -> Terminal {
         let dir = tempfile::tempdir().expect("a folder");
         program.current_dir(dir.path()).env("TERM", "dumb");
@@ -77,29 +79,29 @@ impl Terminal {
         self.dir.path().join(name)
     }
 
-    /// A file in its folder.
+    /// Writes a file in the terminal's folder.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).expect("our own folder");
     }
 
-    /// What is in a file so far; nothing if there is none yet.
+    /// The content of a file so far. Empty if the file does not exist yet.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Keys, as they are.
+    /// Types keys as they are.
     pub fn keys(&self, keys: &str) {
         (&*self.pty)
             .write_all(keys.as_bytes())
             .expect("our own terminal");
     }
 
-    /// A line for the shell, or for whatever reads from the terminal.
+    /// Types a line for the shell, or for the program that reads from the terminal.
     pub fn line(&self, line: &str) {
         self.keys(&format!("{line}\n"));
     }
 
-    /// Until this is shown, after what was looked for before.
+    /// Waits until this is shown, after the part that was already searched.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -119,20 +121,20 @@ impl Terminal {
         }
     }
 
-    /// Until the shell is ready for a command.
+    /// Waits until the shell is ready for a command.
     #[track_caller]
     pub fn expect_prompt(&mut self) {
         self.expect(PROMPT);
     }
 
-    /// Until the shell says that the job in front was stopped, and is ready for a command.
+    /// Waits until the shell says that the foreground job was stopped, and is ready for a command.
     #[track_caller]
     pub fn expect_stopped(&mut self) {
         self.expect("Stopped");
         self.expect_prompt();
     }
 
-    /// The exit status of what ended last, which has to be this one.
+    /// Checks the exit status of the program that ended last.
     #[track_caller]
     pub fn expect_status(&mut self, status: i32) {
         self.expect_prompt();
@@ -141,7 +143,7 @@ impl Terminal {
         self.expect_prompt();
     }
 
-    /// Asks the shell by this line, again and again, until it answers this.
+    /// Types this line again and again, until the shell answers with this.
     #[track_caller]
     pub fn ask_until(&mut self, line: &str, answer: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -158,7 +160,7 @@ impl Terminal {
         }
     }
 
-    /// Until it holds.
+    /// Waits until the condition holds.
     #[track_caller]
     pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -170,7 +172,7 @@ impl Terminal {
         }
     }
 
-    /// The process that has written its number to this file.
+    /// The process that wrote its number to this file.
     #[track_caller]
     pub fn pid(&self, file: &str) -> Process {
         let mut pid = None;
@@ -197,7 +199,7 @@ impl Terminal {
         );
     }
 
-    /// Until the program has ended.
+    /// Waits until the program has ended.
     #[track_caller]
     pub fn ended(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
@@ -228,15 +230,15 @@ impl Drop for Terminal {
     }
 }
 
-/// A process that a test asks about.
+/// A process that a test examines.
 #[derive(Clone, Copy, Debug)]
 pub struct Process(pub u32);
 
 impl Process {
-    /// The kernel's words about it: its state, its parent, its group, its session, its terminal, the terminal's foreground group.
+    /// Its state, parent, group, session and terminal, and the terminal's foreground group, as the kernel reports them.
     fn stat(self) -> Option<[String; 6]> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
-        // Its name is in brackets and may contain anything.
+        // The name is in brackets and may contain anything.
         let mut words = stat[stat.rfind(')')? + 1..]
             .split_whitespace()
             .map(str::to_owned);
@@ -253,13 +255,13 @@ impl Process {
         self.stat().is_some_and(|[state, ..]| state == "T")
     }
 
-    /// The terminal's keys go to its process group.
+    /// Returns true if the terminal's keys go to its process group.
     pub fn is_in_foreground(self) -> bool {
         self.stat()
             .is_some_and(|[_, _, group, _, _, foreground]| group == foreground)
     }
 
-    /// It ended; it may not be buried yet.
+    /// Returns true if it has ended. Its parent may not have waited for it yet.
     pub fn is_gone(self) -> bool {
         self.stat()
             .is_none_or(|[state, ..]| state == "Z" || state == "X")

@@ -1,5 +1,5 @@
-//! `quorate torture` on real servers: it records and judges what it should, sees what goes wrong when
-//! a rule is switched off, and leaves no process, no lock and no file behind.
+//! `quorate torture` on real servers: it records and judges correctly, finds violations when a rule is switched off,
+//! and leaves no process, no lock and no file behind.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Field {
             }
         }
         command.env("QUORATE_NODES", self.fleet.urls().join(","));
-        // So that a test finds its own processes and nobody else's.
+        // With this a test finds its own processes and no others.
         command.env("TMPDIR", self.dir.path());
         command.args(args).args(SETTINGS);
         command
@@ -73,7 +73,7 @@ impl Field {
         command
     }
 
-    /// The load with a store, a history, and these words more.
+    /// The load with a store, a history, and these further words.
     fn torture(&self, words: &[&str]) -> Running {
         let (store, history) = (self.store.url(), self.history());
         let mut args = vec!["torture", "--store", &store, "--history", &history];
@@ -81,7 +81,7 @@ impl Field {
         Running(Some(self.quorate(&args).spawn().unwrap()))
     }
 
-    /// The processes of the load that are still there.
+    /// The processes of the load that still exist.
     fn workers(&self) -> Vec<Pid> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -93,8 +93,8 @@ impl Field {
             .collect()
     }
 
-    /// Waits until both processes of the load take locks: on a loaded machine they start late, and a fault that
-    /// comes before meets nobody. One may have to wait for the other for long.
+    /// Waits until both processes of the load take locks. On a loaded machine they start late, and a fault before that
+    /// would hit nobody. One of them may have to wait for the other for a long time.
     #[track_caller]
     fn under_way(&self) {
         let deadline = Instant::now() + HANG;
@@ -125,7 +125,7 @@ impl Field {
     }
 }
 
-/// Killed at the end of the test.
+/// A running command, which is killed at the end of the test.
 struct Running(Option<Child>);
 
 impl Running {
@@ -147,7 +147,7 @@ impl Drop for Running {
     }
 }
 
-/// The one object that it printed, if it ended so.
+/// The JSON object that it printed. Checks the exit status.
 #[track_caller]
 fn json(output: &Output, code: i32) -> Value {
     assert_eq!(output.status.code(), Some(code), "{output:#?}");
@@ -170,16 +170,16 @@ fn kinds(judgement: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_happens_is_recorded_and_holds() {
+fn a_run_with_one_dead_node_finds_only_that_it_is_unseen() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "6s", "--json"]);
     field.under_way();
     field.fleet[0].kill9();
     let judgement = json(&load.done(), 1);
-    // A dead node can hold nothing against us, but it could not be looked at: that is said.
+    // A dead node cannot hold anything against us, but it could not be looked at, and the judgement says so.
     assert_eq!(kinds(&judgement), ["unseen"], "{judgement:#}");
     let text = judgement["findings"][0]["text"].as_str().unwrap();
-    assert!(text.contains("could not be looked at"), "{text}");
+    assert!(text.contains("could not be inspected"), "{text}");
     assert!(
         judgement["sections"].as_u64().unwrap() > 50,
         "{judgement:#}"
@@ -188,12 +188,13 @@ fn what_happens_is_recorded_and_holds() {
         (&judgement["lost_fenced"], &judgement["left"]),
         (&0.into(), &0.into())
     );
-    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the machine.
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the
+    // machine.
     assert!(
         judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 800,
         "{judgement:#}"
     );
-    // What was recorded says the same again, as a table.
+    // Judging the recorded history again gives the same result, as a table.
     let again = field
         .quorate(&["torture", "judge", &field.history()])
         .output()
@@ -238,7 +239,7 @@ fn with_the_quarantine_off_two_holders_are_found() {
             server.restart_empty();
         }
     };
-    // Longer than the quarantine, 2.52 s, also where the load begins late.
+    // This is longer than the quarantine, 2.52 s, even if the load begins late.
     let words = ["--duration", "8s", "--section", "800ms", "--json"];
     let load = field.torture(&words);
     restart_all();
@@ -255,7 +256,7 @@ fn with_the_quarantine_off_two_holders_are_found() {
 fn with_the_rollback_off_leftovers_are_found() {
     let field = Field::new(3);
     let words = ["--section", "100ms", "--json"];
-    // The load ends while two of three nodes are stopped; they go on before they are looked at.
+    // The load ends while two of three nodes are stopped. They are continued before the look.
     let stopped_at_the_end = |more: &[&str]| {
         let (store, history) = (field.store.url(), field.history());
         let stop = field.dir.path().join("stop");
@@ -313,7 +314,8 @@ fn semaphores_hold_under_load_too() {
         (&judgement["lost_fenced"], &judgement["left"]),
         (&0.into(), &0.into())
     );
-    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the machine.
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 800 ms for the
+    // machine.
     assert!(
         judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 800,
         "{judgement:#}"
@@ -341,7 +343,7 @@ fn with_the_quarantine_off_too_many_holders_of_a_semaphore_are_found() {
     ];
     let load = field.torture(&[words.as_slice(), &more].concat());
     field.under_way();
-    // Where few slots are held at that moment, or not for long any more, one time may show nothing.
+    // If few slots are held at that moment, or only for a short time more, one round may show nothing.
     for _ in 0..4 {
         for server in field.fleet.iter() {
             server.restart_empty();
@@ -364,7 +366,7 @@ fn with_the_quarantine_off_too_many_holders_of_a_semaphore_are_found() {
     );
 }
 
-/// Two of five masters die and come back empty meanwhile: all that is promised holds. What was recorded.
+/// Two of five masters die and come back empty during the load, and every promise holds. Returns the recorded history.
 fn holds_while_two_die(kind: &[&str]) -> String {
     let field = Field::new(5);
     let words = ["--names", "4", "--duration", "8s", "--section", "30ms"];
@@ -386,7 +388,7 @@ fn holds_while_two_die(kind: &[&str]) -> String {
         (&0.into(), &0.into())
     );
     println!("{} {}", judgement["locks"], judgement["longest_gap_ms"]);
-    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 1.3 s for the machine.
+    // Two node timeouts and a rest of 100 ms, as in `kill-two` of docker/torture/scenarios.sh, and 1.3 s for the host.
     assert!(
         judgement["longest_gap_ms"].as_u64().unwrap() < 2 * 300 + 100 + 1_300,
         "{judgement:#}"
@@ -419,14 +421,15 @@ fn several_names_at_once_hold_under_load_too() {
     assert!(all.contains("\"several\":true}"));
 }
 
-/// All masters die at once and come back empty, again and again, with the quarantine switched off. What is found.
+/// All masters die at once and come back empty, again and again, with the quarantine switched off. Returns the kinds of
+/// findings.
 fn without_the_quarantine(kind: &[&str]) -> Vec<String> {
     let field = Field::new(3);
     let words = ["--names", "8", "--duration", "9s", "--section", "800ms"];
     let more = ["--without-rule", "quarantine", "--json"];
     let load = field.torture(&[kind, &words, &more].concat());
     field.under_way();
-    // Where few hold a lock at that moment, or not for long any more, one time may show nothing.
+    // If few locks are held at that moment, or only for a short time more, one round may show nothing.
     for _ in 0..4 {
         for server in field.fleet.iter() {
             server.restart_empty();
@@ -475,7 +478,7 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
         "{said}"
     );
     assert!(said.contains("  mutexes  "), "what was run: {said}");
-    // It would run for 30 s.
+    // Otherwise it would run for 30 s.
     assert!(started.elapsed() < ms(12_000), "{:?}", started.elapsed());
     let temporary: Vec<_> = fs::read_dir(field.dir.path()).unwrap().collect();
     assert!(temporary.is_empty(), "{temporary:?}");
@@ -483,10 +486,10 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
 }
 
 #[test]
-fn the_load_ends_with_whoever_started_it() {
+fn workers_end_when_the_torture_process_is_killed() {
     let field = Field::new(3);
     let load = field.torture(&["--duration", "60s"]);
-    // Two processes start: only a hang takes this long.
+    // Two processes start. Only a hang takes this long.
     let deadline = Instant::now() + ms(10_000);
     while field.workers().len() < 2 {
         assert!(Instant::now() < deadline);
@@ -506,11 +509,10 @@ fn a_process_that_is_killed_spoils_the_run_and_is_named() {
     let load = field.torture(&["--duration", "6s"]);
     field.under_way();
     kill_process(field.workers()[0], Signal::KILL).unwrap();
-    complains(&load.done(), 70, "its history is not whole");
-    // Less than the 6 s that it would run.
+    complains(&load.done(), 70, "its history is incomplete");
+    // This is less than the 6 s for which it would run.
     field.no_worker_within(ms(5_000));
-    // What it recorded can be judged all the same, once somebody has looked; and what it held stays
-    // for a ttl.
+    // The part that it recorded can still be judged after a look. The locks that it held stay for a ttl.
     sleep(ms(2_300));
     let look = ["torture", "look", "--history", &field.history()];
     assert!(field.quorate(&look).status().unwrap().success());
@@ -523,7 +525,7 @@ fn a_process_that_is_killed_spoils_the_run_and_is_named() {
 }
 
 #[test]
-fn what_would_spoil_the_run_is_said_before_it() {
+fn problems_that_would_spoil_a_run_are_reported_before_it() {
     let field = Field::new(3);
     let torture = |words: &[&str]| {
         field
@@ -542,12 +544,12 @@ fn what_would_spoil_the_run_is_said_before_it() {
     complains(
         &torture(&["--names", "100"]),
         64,
-        "cannot fight for 100 names",
+        "are too few for 100 names",
     );
     complains(
         &torture(&["--several", "--names", "1"]),
         64,
-        "--several needs two --names",
+        "--several needs --names of at least 2",
     );
     complains(&torture(&["--rwlock", "--several"]), 64, "--several");
     complains(&torture(&["--readers", "10"]), 64, "--rwlock");

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# docker/image/build.sh [IMAGE...]   makes images out of this machine's own programs, for machines
-# that reach no registry. Needs docker and no base image: they start FROM scratch. IMAGE is one of
+# docker/image/build.sh [IMAGE...] makes images from this machine's own programs, for machines that
+# reach no registry. It needs docker and no base image: the images start FROM scratch. IMAGE is one of
 #
 #   quorate-local-redis     redis-server and redis-cli (this one if none is named)
 #   quorate-local-valkey    valkey-server with libfaketime, and redis-cli
 #   quorate-local-torture   quorate and links, built here for release, and iptables
 #
-# QUORATE_PROFILE=dev: with the quorate that the tests have built, which saves its build for release.
+# With QUORATE_PROFILE=dev it uses the quorate that the tests have built, which saves a release build.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -19,8 +19,8 @@ die() {
 contexts=$(mktemp -d)
 trap 'rm -rf "$contexts"' EXIT
 
-# The program of that name: where tests/install-servers.sh puts it, or else the one in PATH (iptables
-# often is in none but root's).
+# The path of the program with this name: in the folder of tests/install-servers.sh, otherwise in PATH (iptables is
+# often only in root's PATH).
 program() {
   local found
   found=target/servers/$1
@@ -28,16 +28,16 @@ program() {
   readlink -f "$found"
 }
 
-# image NAME ENTRYPOINT [PATH-INSIDE=FILE-HERE ...]: these files, and the libraries they load.
+# image NAME ENTRYPOINT [PATH-INSIDE=FILE-HERE ...]: makes an image of these files and the libraries that they load.
 image() {
   local name=$1 entrypoint=$2 context=$contexts/$1 pair file libraries=()
   shift 2
-  # The server's working directory, for a dump: whoever it runs as may write there.
+  # The server's working directory, for a dump. Every user may write there, because the server's user is not known here.
   install -d -m 1777 "$context/root/data" "$context/root/tmp"
   for pair in "$@"; do
     file=${pair#*=}
     install -D "$file" "$context/root${pair%%=*}"
-    # Each library under the very path where the loader looks for it, the loader itself among them:
+    # Each library is put under the path where the loader looks for it, and so is the loader itself:
     # "libssl.so.3 => /lib/…/libssl.so.3 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
     mapfile -t -O ${#libraries[@]} libraries < <(ldd "$file" | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1)
   done
@@ -50,7 +50,7 @@ image() {
     cat "$contexts/log" >&2
     die "could not build $name"
   }
-  # A library that is missing would show only at the start of the fifth container.
+  # Otherwise a missing library would show only when the fifth container starts.
   for pair in "$@"; do
     if [[ $pair == /usr/*bin/* ]]; then
       docker run --rm --network none --entrypoint "${pair%%=*}" "$name" --version
@@ -64,7 +64,7 @@ redis() {
     "/usr/bin/redis-cli=$(program redis-cli 'install redis-tools')"
 }
 
-# libfaketime steps this server's clock. The kind for several threads: a server has some.
+# libfaketime steps this server's clock. The server has several threads, so it needs the variant for them.
 valkey() {
   local faketime
   faketime=$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null | head -n 1)
@@ -78,13 +78,14 @@ valkey() {
 torture() {
   local iptables extensions target profile=${QUORATE_PROFILE:-release} what=(-p quorate-cli --features test-util)
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
-  # Built together with the tests it is the one that they run: alone it would have other features of its dependencies.
+  # Built together with the tests, it is the program that they run. Built alone, its dependencies would have other
+  # features.
   [[ $profile != dev ]] || what=(--workspace --all-features --bins --tests)
   cargo build --locked --profile "$profile" "${what[@]}" >&2
   cargo build --locked --profile "$profile" --manifest-path docker/links/Cargo.toml --target-dir "$target" >&2
   target+=/${profile/dev/debug}
   iptables=$(program iptables 'apt-get install iptables')
-  # iptables loads its targets from files; DROP is in the standard one.
+  # iptables loads its targets from files. DROP is in the standard one.
   extensions=$(find /usr/lib /lib -path '*/xtables/libxt_standard.so' 2>/dev/null | head -n 1)
   [[ -n $extensions ]] || die "no xtables/libxt_standard.so on this machine: apt-get install iptables"
   image quorate-local-torture /usr/bin/links \

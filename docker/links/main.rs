@@ -1,17 +1,17 @@
-//! The network between one datacenter and the masters: every link with its own delay.
+//! The network between one datacenter and the masters: every link has its own delay.
 //!
 //! ```text
 //! links 7001=node1:6379@250us 7003=node3:6379@2ms
 //! ```
 //!
-//! listens on 127.0.0.1:7001, passes everything on to node1:6379 and back, each byte 250 µs after
-//! it came (one way), in order; ends and errors behind what was before them. Why not the kernel's
-//! netem: it is missing in many kernels, and needs rights. A proxy works everywhere, for anybody.
+//! This listens on 127.0.0.1:7001 and forwards everything to node1:6379 and back. Each byte is 250 µs late (one way),
+//! and the order stays. Ends and errors arrive after the bytes before them. The kernel's netem is not used, because
+//! many kernels lack it and it needs rights. A proxy works everywhere, for every user.
 //!
-//! `links hold` does nothing until its input ends: a container that is there as long as whoever started it.
+//! `links hold` does nothing until its input ends. So a container lives as long as the process that started it.
 //!
-//! Two threads for each direction of a connection, one that reads and one that waits and writes.
-//! Not tasks: tokio's timer counts whole milliseconds, a sleeping thread is exact to some 60 µs.
+//! Each direction of a connection has two threads: one reads, and the other waits and writes. They are not tasks,
+//! because tokio's timer counts whole milliseconds. A sleeping thread is exact to about 60 µs.
 
 use std::{
     env,
@@ -28,21 +28,21 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What one read takes, and how many of them are on their way in one direction: 4 MiB at most.
+/// The size of one read, and how many of them may be under way in one direction: 4 MiB at most.
 const READ: usize = 4096;
 const ON_THE_WAY: usize = 1024;
 
-/// A node that does not answer a SYN for so long is cut off.
+/// A node that does not answer a SYN for this long is cut off.
 const DIAL: Duration = Duration::from_secs(1);
 
-/// A name that docker's resolver knows takes it a millisecond; for the others it asks on and on.
+/// Docker's resolver takes a millisecond for a name that it knows. For other names it asks again and again.
 const LOOKUP: Duration = Duration::from_millis(200);
 
-/// How long one direction outlives the other without a byte. A kernel, too, gives up at last on a
-/// peer that never acknowledges the end.
+/// How long one direction outlives the other without a byte. A kernel also gives up at last on a peer that never
+/// acknowledges the end.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// How often a thread that waits for the network looks whether that time is over.
+/// How often a thread that waits for the network checks whether that time is over.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Enough for a few nested calls; there may be many threads.
@@ -54,7 +54,7 @@ struct Link {
     delay: Duration,
 }
 
-/// What comes out at the other end, no sooner than it is due.
+/// An event at the other end of a link. It happens no sooner than it is due.
 enum Event {
     Bytes(Box<[u8]>),
     End,
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map_err(|error| format!("port {}: {error}", link.port))?;
         spawn(move || serve(&listener, &Arc::new(link)))?;
     }
-    // As process 1 of a container it would not end at a signal by itself.
+    // As process 1 of a container, it would not end at a signal by itself.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -133,14 +133,14 @@ fn serve(listener: &TcpListener, link: &Arc<Link>) {
         let carried = listener.accept().and_then(|(client, _)| {
             let link = Arc::clone(link);
             spawn(move || {
-                // A client whose link cannot be made is dropped: it finds its connection closed.
+                // If the link for a client cannot be made, the client finds its connection closed.
                 if let Err(error) = carry(client, &link) {
                     eprintln!("links: {}: {error}", link.target);
                 }
             })
         });
         if let Err(error) = carried {
-            // Out of files or threads, most likely: it passes.
+            // Most likely there are no more files or threads, and that passes.
             eprintln!("links: {}: {error}", link.port);
             thread::sleep(Duration::from_millis(10));
         }
@@ -148,7 +148,7 @@ fn serve(listener: &TcpListener, link: &Arc<Link>) {
 }
 
 fn carry(client: TcpStream, link: &Link) -> io::Result<()> {
-    // The SYN and its answer travel as far as everything else.
+    // The SYN and its answer are delayed like all other bytes.
     thread::sleep(link.delay * 2);
     let node = dial(&link.target)?;
     for stream in [&client, &node] {
@@ -177,12 +177,12 @@ fn dial(target: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// Every time: a container that is started again may have another address.
+/// The name is looked up every time, because a container that was started again may have another address.
 fn look_up(target: String) -> io::Result<Vec<SocketAddr>> {
     let (tell, told) = mpsc::channel();
     spawn(move || {
         let addresses = target.to_socket_addrs();
-        // Nobody waits any more: too late.
+        // If nobody waits any more, the answer is too late.
         let _ = tell.send(addresses.map(Iterator::collect));
     })?;
     told.recv_timeout(LOOKUP).unwrap_or_else(|_| Ok(Vec::new()))
@@ -198,7 +198,7 @@ fn flow(from: TcpStream, to: TcpStream, delay: Duration, ended: Ended) -> io::Re
     spawn(move || {
         let written = write(to, &receiver, &ended_too);
         if written.is_err() {
-            // Nobody there any more to read on for.
+            // Nobody at the other end would get what is read, so stop reading.
             let _ = source.shutdown(Shutdown::Both);
         }
     })
@@ -246,7 +246,7 @@ fn write(mut to: TcpStream, events: &Receiver<(Instant, Event)>, ended: &Ended) 
     Ok(())
 }
 
-/// Nothing but time has passed, and there may be more to come.
+/// Returns true if only time has passed, and more data may come.
 fn passes(error: &io::Error, ended: &Ended) -> bool {
     match error.kind() {
         ErrorKind::Interrupted => true,

@@ -1,4 +1,4 @@
-# A datacenter: `links` as its network, and `quorate` for `docker exec`.
+# A datacenter: `links` is its network, and `quorate` is for `docker exec`.
 FROM rust:1 AS build
 WORKDIR /quorate
 COPY . .

@@ -1,5 +1,5 @@
-# The master whose clock can be stepped: the Valkey of the tests under libfaketime. Not valkey/valkey:
-# that is built with jemalloc, which asks for the time before libfaketime can tell it, and hangs.
+# The master whose clock can be stepped: the Valkey of the tests under libfaketime. This is not valkey/valkey, which is
+# built with jemalloc. jemalloc asks for the time before libfaketime can answer, and hangs.
 FROM python:3-slim
 COPY tests/install-servers.sh /quorate/tests/
 RUN /quorate/tests/install-servers.sh valkey \

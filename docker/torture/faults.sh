@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# What can go wrong, a function each. Sourced by docker/torture.sh, which sets project, dir, history
-# and the array container (service name -> id). The docker program itself, not compose, which takes a
-# second to start; what concerns several containers happens to all at once.
+# The faults, one function each. docker/torture.sh sources this file, and sets project, dir, history and the array
+# container (service name -> id). The functions use the docker program and not compose, which takes a second to start. A
+# fault of several containers happens to all of them at once.
 #
-# Each says in the history what it did: a fault when it is done, `healed` when mending begins.
+# Each function writes to the history: a fault when it has happened, and `healed` when mending begins.
 
-# Nanoseconds of CLOCK_BOOTTIME, which is what /proc/uptime counts, in 10 ms: "828.91" of them.
+# Prints nanoseconds of CLOCK_BOOTTIME. /proc/uptime counts that clock in steps of 10 ms, such as "828.91".
 at() {
   local seconds
   read -r seconds _ </proc/uptime
   echo "${seconds/./}0000000"
 }
 
-# The first line says whose clock that is: the judge refuses to compare it with another.
+# The first line names the clock, because the judge refuses to compare different clocks.
 plan() {
   if [[ ! -e $history/plan.jsonl ]]; then
     printf '{"at":%s,"event":"process","label":"plan","clock":"%s","ttl_ms":%s}\n' \
@@ -21,8 +21,8 @@ plan() {
   printf '{"at":%s,"event":%s}\n' "$(at)" "$1" >>"$history/plan.jsonl"
 }
 
-# stops=LABEL before the call: clients whose label begins so can be granted nothing from one second
-# after it until something is healed. "*" means all of them.
+# Set stops=LABEL before the call: clients whose label begins with it can be granted nothing from one second after it
+# until something is healed. "*" means all clients.
 fault() {
   plan "\"fault\",\"what\":\"$1\"${stops:+,\"stops\":\"$stops\"}"
 }
@@ -31,7 +31,7 @@ healed() {
   plan "\"healed\",\"what\":\"$1\""
 }
 
-# Whatever docker is asked, it must not hang: a paused container, for one, answers no exec.
+# No call of docker may hang. A paused container, for example, answers no exec.
 d() {
   timeout --kill-after=5 30 docker "$@"
 }
@@ -50,7 +50,7 @@ all() {
   return $failed
 }
 
-# until_true COMMAND...: asks again and again, for a minute at most.
+# until_true COMMAND...: tries again and again, for a minute at most.
 until_true() {
   local deadline=$((SECONDS + 60))
   until "$@"; do
@@ -62,7 +62,7 @@ until_true() {
   done
 }
 
-# Interruptible, unlike a sleep in the foreground.
+# This can be interrupted, unlike a sleep in the foreground.
 rest() {
   sleep "$1" &
   wait $!
@@ -72,7 +72,7 @@ nodes() {
   printf 'node%s ' "$@" | sed 's/ $//'
 }
 
-# The ids of these masters, into `ids`.
+# Puts the ids of these masters into `ids`.
 pick() {
   local n
   ids=()
@@ -81,7 +81,7 @@ pick() {
   done
 }
 
-# Without libfaketime, which node5 has in its environment: this program does not start with it.
+# libfaketime, which node5 has in its environment, is switched off here, because redis-cli does not start with it.
 redis_cli() {
   local node=$1
   shift
@@ -90,7 +90,7 @@ redis_cli() {
 
 # ---- masters ----
 
-# As by `kill -9`; returns when they are dead.
+# Kills them as `kill -9` does, and returns when they are dead.
 kill_nodes() {
   local ids
   pick "$@"
@@ -103,7 +103,7 @@ start() {
   d start "$1" >/dev/null
 }
 
-# Empty, unless `snapshot` was called before: then with the memory of that time.
+# Starts them without memory, or with the memory of `snapshot` if that was called before.
 start_nodes() {
   local ids
   pick "$@"
@@ -111,7 +111,7 @@ start_nodes() {
   all start "${ids[@]}"
 }
 
-# runc at times cannot freeze processes that are busy, and says that its caller should try again (opencontainers/runc
+# At times runc cannot freeze processes that are busy, and says that its caller should try again (opencontainers/runc
 # 2791 and 4388).
 freeze() {
   local try
@@ -124,7 +124,7 @@ freeze() {
   return 1
 }
 
-# Stopped, and their sockets go on taking what is sent.
+# They are stopped, and their sockets still accept what is sent.
 pause_nodes() {
   local ids
   pick "$@"
@@ -139,7 +139,7 @@ resume_nodes() {
   d unpause "${ids[@]}" >/dev/null
 }
 
-# Its memory is gone, and it goes on.
+# The master loses its memory, and goes on.
 flush_node() {
   redis_cli "node$1" FLUSHALL >/dev/null
 }
@@ -159,7 +159,7 @@ remembers() {
   [[ $(redis_cli "node$1" GET torture:saved) == "$scenario" ]]
 }
 
-# Whether they really came back with what they had saved, and not empty.
+# Checks that they really came back with what they had saved, and not empty.
 remember_snapshot() {
   local n
   for n in "$@"; do
@@ -167,7 +167,7 @@ remember_snapshot() {
   done
 }
 
-# From now on these start with what they remember now.
+# From now on these masters start with what they remember now.
 snapshot() {
   all save_node "$@"
   plan "\"fault\",\"what\":\"$(nodes "$@") saved\""
@@ -181,7 +181,7 @@ is_in_sync() {
   redis_cli "$1" INFO replication | grep -q '^master_link_status:up'
 }
 
-# make_replica 2 of 1: on the other's network, and in sync with it.
+# make_replica 2 of 1: node2 joins node1's network, and is in sync with it.
 make_replica() {
   d network connect --alias "node$1" "${project}_net$3" "${container[node$1]}"
   redis_cli "node$3" CONFIG SET repl-diskless-sync-delay 0 >/dev/null
@@ -190,21 +190,21 @@ make_replica() {
   until_true is_in_sync "node$1"
 }
 
-# make_master 2 of 1: takes that back.
+# make_master 2 of 1: undoes that.
 make_master() {
   healed "node$1 is a master again"
   redis_cli "node$1" REPLICAOF NO ONE >/dev/null
   d network disconnect "${project}_net$3" "${container[node$1]}"
 }
 
-# node5's clock, against the true one.
+# Sets node5's clock, relative to the true one.
 set_clock() {
-  # Renamed into its place: the server reads the file at every look at its clock.
+  # The file is renamed into its place, because the server reads it whenever it reads its clock.
   printf '%+d\n' "$1" >"$dir/clock/next"
   mv "$dir/clock/next" "$dir/clock/offset"
 }
 
-# Whether node5's clock is so many seconds off, give or take one.
+# Succeeds if node5's clock is off by this many seconds, give or take one.
 is_off() {
   local theirs ours
   theirs=$(redis_cli node5 TIME | head -n 1)
@@ -220,7 +220,7 @@ step_clock() {
 
 # ---- the network ----
 
-# Nothing reaches it, nothing comes back, and nobody is told.
+# Nothing reaches the master, nothing comes back, and nobody is told.
 disconnect_node() {
   d network disconnect "${project}_net$1" "${container[node$1]}"
   fault "node$1 disconnected"
@@ -231,7 +231,7 @@ reconnect_node() {
   d network connect --alias "node$1" "${project}_net$1" "${container[node$1]}"
 }
 
-# cut_dc 1 3 4 5: dc1 from masters 3, 4 and 5.
+# cut_dc 1 3 4 5: cuts dc1 off from masters 3, 4 and 5.
 cut_dc() {
   local dc=dc$1 n
   shift
@@ -268,7 +268,7 @@ drop() {
   iptables "$1" --insert "$chain" "$direction" "$addresses" --jump DROP
 }
 
-# one_way CHAIN DIRECTION WORDS MASTER...: in every datacenter.
+# one_way CHAIN DIRECTION WORDS MASTER...: sets the rule in every datacenter.
 one_way() {
   local chain=$1 direction=$2 what=$3 addresses='' n
   shift 3
@@ -279,12 +279,12 @@ one_way() {
   fault "$what $(nodes "$@") dropped"
 }
 
-# What is sent to these masters gets lost; their answers would arrive.
+# Messages to these masters are lost. Their answers would arrive.
 cut_requests() {
   one_way OUTPUT --destination "requests to" "$@"
 }
 
-# These masters do what they are told, and nobody hears of it.
+# These masters execute requests, and their answers are lost.
 cut_answers() {
   one_way INPUT --source "answers of" "$@"
 }
@@ -300,7 +300,7 @@ mend_one_way() {
 
 # ---- clients ----
 
-# All of a datacenter's processes stand still, its half of the network too.
+# All processes of a datacenter stand still, and its half of the network too.
 freeze_clients() {
   freeze "${container[dc$1]}"
   fault "dc$1 frozen"
@@ -311,7 +311,7 @@ thaw_clients() {
   d unpause "${container[dc$1]}" >/dev/null
 }
 
-# In the midst of their sections.
+# Kills them in the middle of their sections.
 kill_clients() {
   d kill --signal KILL "${container[dc$1]}" >/dev/null
   d wait "${container[dc$1]}" >/dev/null
@@ -319,13 +319,13 @@ kill_clients() {
   fault "dc$1 killed"
 }
 
-# The load on top: `run_load` of docker/torture.sh.
+# Starts the datacenter. `run_load` of docker/torture.sh starts its load.
 start_dc() {
   healed "dc$1 started"
   start "${container[dc$1]}"
 }
 
-# Undoes whatever a scenario that broke off has left, as far as containers go on after it.
+# Undoes everything that a broken scenario has left in containers that stay in use.
 mend_all() {
   local paused
   mapfile -t paused < <(docker ps --quiet --filter "label=$label" --filter status=paused)
@@ -338,10 +338,10 @@ mend_all() {
 
 # ---- clients whose configuration is wrong ----
 
-# Each in a loop of its own in dc3: it starts, meets the masters that it lists, and ends.
+# Each of them runs in a loop of its own in dc3: it starts, meets the masters that it lists, and ends.
 stray_clients() {
   local word url=redis://127.0.0.1 lone here=()
-  # One that lists the right masters, and one for each master that reaches no other.
+  # One client lists the right masters. For each master there is also one that reaches no other master.
   for word in 7001 7002 7003 7004 7005; do
     here+=(--node "$url:$word")
   done
@@ -360,7 +360,7 @@ stray_clients() {
   done
 }
 
-# Until it is told to end; 300 times at most.
+# Runs until it is told to end, and 300 times at most.
 stray() {
   local i
   for ((i = 0; i < 300; i++)); do
@@ -377,7 +377,7 @@ stop_stray_clients() {
     wait "$pid" || true
   done
   strays=()
-  # They were there, and were told so: another list or N, and a greater max_ttl.
+  # They ran, and were refused because of another list or N, and because of a greater max_ttl.
   for what in "another fleet" "max_ttl is 86400.0 s here"; do
     grep -q "$what" "$history/strays.log" || die "no stray client was told: $what"
   done

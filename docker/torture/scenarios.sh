@@ -1,25 +1,24 @@
 # shellcheck shell=bash
-# The scenarios, in the order in which they run: what is done, and what must hold. Sourced by
-# docker/torture.sh.
+# The scenarios, in the order in which they run: what is done, and what must hold. docker/torture.sh sources this file.
 #
-# Exclusion, growing tokens, no lost update behind the fence, nothing left on the nodes, and
-# everybody going on after the last fault must hold in each (unless may_break says that it is not
-# promised there). Besides, a scenario sets
+# These must hold in each scenario (unless may_break lists what is not promised there): exclusion, growing tokens, no
+# lost update behind the fence, nothing left on the nodes, and every client going on after the last fault. A scenario
+# also sets
 #
-#   gap         ms: the longest time without a grant of any one name that the design promises, its
+#   gap         ms: the longest time without a grant of any one name that the design promises, with its
 #               sum in a comment; null where nothing is promised
-#   at_least    so many sections, or the run says nothing
-#   must_see    what the fault must have shown: "refusal", of a stale write by the store; "loss"; "held",
-#               a lease at the last fault that was good for half a second more; "order", of two who waited
-#   disturbs    whom the faults concern, as ["dc1"]: the order of all others is judged throughout, and not only until
-#               the first fault; [] if nobody
-#   must_find   with a rule switched off: it passes only if the judge finds this
+#   at_least    the least number of sections; with fewer the run shows nothing
+#   must_see    what the fault must have shown: "refusal", the store refused a stale write; "loss"; "held",
+#               a lease at the last fault was good for half a second more; "order", between two waiters
+#   disturbs    the clients that the faults concern, as ["dc1"]: the order of all others is judged throughout, and not
+#               only until the first fault; [] if they concern nobody
+#   must_find   with a rule switched off: the scenario passes only if the judge finds this
 #   lease       ms: ttl and max_ttl, if not 2000
-#   section     how long a section takes on average, if not 20ms
-#   tasks       in each of the six processes, if not 8
-#   names       of locks, if not 8
-#   locks       --semaphore L, --rwlock or --several, if the names are not just locks
-#   load        words for `quorate torture run` on top of the usual ones
+#   section     the average time of a section, if not 20ms
+#   tasks       the number of tasks in each of the six processes, if not 8
+#   names       the number of locks, if not 8
+#   locks       --semaphore L, --rwlock or --several, if the names are not mutexes
+#   load        further words for `quorate torture run`
 declare -A does
 scenarios=(
   calm
@@ -36,33 +35,33 @@ scenarios=(
   restart-all-without-quarantine pause-three-without-rollback
 )
 
-# What the sums are made of, in ms.
-timeout=300       # node_timeout: how long a node that does not answer is waited for
-poll=100          # the longest rest between two tries
-hello=1000        # a node in quarantine is met again
-in_quarantine=500 # the rest between two tries while too few nodes may vote
-# lease: a holder that vanished blocks its name for so long
-# Two cores for nine servers, six processes of load and docker itself; and names are fought for by
-# six tasks, so that a try may be refused although the name is free.
+# The parts of the sums, in ms.
+timeout=300       # node_timeout: how long a client waits for a node that does not answer
+poll=100          # the longest rest between two attempts
+hello=1000        # the time after which a node in quarantine is met again
+in_quarantine=500 # the rest between two attempts while too few nodes may vote
+# lease: a holder that vanished blocks its name for this long.
+# machine: two cores run nine servers, six processes of load and docker itself. Six tasks contend for each name, so an
+# attempt may be refused although the name is free.
 machine=1000
 
-# How long a node that lost its memory is kept out: 1.01 · max_ttl + restart_margin.
+# How long a node that lost its memory does not vote: 1.01 · max_ttl + restart_margin.
 quarantine() {
   echo $((lease * 101 / 100 + 1000))
 }
 
-# back_off OUTAGE: a node that was away is dialled after 50 ms, 100 ms, .. 5 s: never later than it has
-# been away already, half as long again for jitter and rounding.
+# back_off OUTAGE: a node that was away is dialled after 50 ms, 100 ms, .. 5 s. This is never later than it has already
+# been away, and half as long again for jitter and rounding.
 back_off() {
   local ms=$(($1 * 3 / 2))
   echo $((ms < 5000 ? ms : 5000))
 }
 
-# ---- nothing ----
+# ---- no fault ----
 
 does[calm]="nothing happens"
 calm() {
-  # A name that is free is handed over; who asks for one that nobody waits for has it after one rest.
+  # A free name is handed over. A client that asks for a name without waiters gets it after one rest.
   gap=$((poll + machine)) at_least=500
   begin
   rest 5
@@ -71,19 +70,19 @@ calm() {
 
 # ---- masters die ----
 
-# With a majority left: who asked the dead ones waits a node timeout at most, once, and may have to
-# give up what it got, and try again. What it left behind where its connection broke is over after a ttl.
+# A majority is left. A client that asked the dead masters waits for at most one node timeout, once. It may have to give
+# up its grants, and try again. Entries that it left behind on a broken connection expire after a ttl.
 minority() {
   echo $((timeout + lease + poll + machine))
 }
 
-# The same where every client still reaches every living master: what it takes back is freed at once, and a lease that
-# a master lost is put back there. An attempt and its raise may each wait for the dead ones.
+# The same where every client still reaches every living master: grants that it takes back are freed at once, and a
+# lease that a master lost is put back there. An attempt and its raise may each wait for the dead masters.
 minority_reached() {
   echo $((2 * timeout + poll + machine))
 }
 
-# Without one, for OUTAGE ms: until they are back, are found, and may vote.
+# Without a majority, for OUTAGE ms: until the masters are back, are found, and may vote.
 majority_lost() {
   echo $(($1 + $(back_off "$1") + $(quarantine) + hello + in_quarantine + poll + machine))
 }
@@ -112,7 +111,7 @@ kill-two() {
 
 does[kill-three]="kill -9 three masters, start them again, empty"
 kill-three() {
-  # 2 s, and docker's own time for it.
+  # 2 s, and the time that docker itself needs.
   gap=$(majority_lost 3500)
   begin
   stops="*" kill_nodes 1 3 5
@@ -148,8 +147,8 @@ pause-two() {
 
 does[pause-three]="stop three masters, end the clients meanwhile, go on and look half a second later; then new clients"
 pause-three() {
-  # What was asked of the stopped ones, and taken back, waits in their sockets. The clients end before
-  # the masters go on, so no gap is measured; new ones find a healthy fleet.
+  # Requests to the stopped masters that were rolled back still wait in the masters' sockets. The clients end before the
+  # masters go on, so no gap is measured. New clients find a healthy fleet.
   gap=$((1000 + timeout + poll + machine))
   begin
   stops="*" pause_nodes 2 3 5
@@ -179,9 +178,9 @@ cut-one() {
 
 does[cut-datacenter]="cut one datacenter off three masters for 6 s; the others go on"
 cut-datacenter() {
-  # Its holders are lost when their validity ends; the others go on, for longer than this. Its processes that wait have
-  # been silent by then: three masters only call them. Or they are handed a lock that others released, for a first
-  # term, which is shorter. They must not keep the two masters that they reach.
+  # The holders in dc1 lose their leases when their validity ends. The others go on for longer than this. By then the
+  # waiting processes of dc1 have been silent, so three masters only call them. Or they are handed a lock that others
+  # released, for a first term, which is shorter. They must not keep the two masters that they reach.
   gap=$((lease + timeout + poll + machine))
   begin
   stops=dc1 cut_dc 1 3 4 5
@@ -220,22 +219,22 @@ one-way-answers() {
 does[rolling-restart]="kill -9 and start all five, one after the other, two out at most"
 rolling-restart() {
   local n
-  # Again and again just three masters vote, so a lease that was handed over by one that dies is lost. Its careless holder
-  # does not release it, and a renewal that reached the two others blocks the name there for a ttl.
+  # Again and again only three masters vote, so a lease that was handed over by a master that dies is lost. Its careless
+  # holder does not release it, and a renewal that reached the two others blocks the name there for a ttl.
   gap=$(minority)
   begin
   for n in 1 2 3 4 5; do
     kill_nodes $n
     start_nodes $n
-    # The next one goes when at most this one is out.
+    # The next master is killed when at most this one is out.
     until_true votes 4
   done
   recover
   finish
 }
 
-# Many hold a lease when it happens, and for longer than docker takes to start five servers: 2 s to
-# 4 s, while clients that wait for them use the processors.
+# Many clients hold a lease when it happens, and for longer than docker takes to start five servers. That takes 2 to
+# 4 s, because waiting clients use the processors.
 held_long() {
   lease=8000 section=4s tasks=4 at_least=15 must_see='"held"'
 }
@@ -307,8 +306,8 @@ replica-and-back() {
 
 does[frozen-holder]="freeze a datacenter with its holders for 3 s, beyond their leases, three times"
 frozen-holder() {
-  # From the end of a frozen holder's lease others take over at once. But whoever freezes between its
-  # request and the answer blocks the name for a ttl, and does not know it.
+  # Others take over when a frozen holder's lease ends. But a client that freezes between its request and the answer
+  # blocks the name for a ttl, without knowing it.
   gap=$((lease + timeout + poll + machine))
   freeze_thrice
 }
@@ -328,7 +327,7 @@ freeze_thrice() {
 
 does[client-killed]="kill -9 a datacenter's clients in their sections, start new ones"
 client-killed() {
-  # From their death: their leases run out.
+  # Counted from their death: their leases expire.
   gap=$((lease + poll + machine)) section=100ms
   begin
   kill_clients 1
@@ -342,14 +341,14 @@ client-killed() {
 does[misconfigured]="clients with another max_ttl, margin, list or N start again and again, beside masters that are killed"
 misconfigured() {
   local n
-  # As a rolling restart: what the strangers say binds nobody.
+  # As in a rolling restart: the strangers' records bind nobody.
   gap=$(minority)
   begin
   stray_clients
   for n in 1 3 5; do
     kill_nodes $n
     start_nodes $n
-    # The next one goes when all vote again, with the strangers still at it.
+    # The next master is killed when all vote again while the strangers go on.
     until_true votes 5 || die "strangers keep node$n from voting: $(in_dc 2 nodes 2>&1)"
   done
   stop_stray_clients
@@ -359,8 +358,8 @@ misconfigured() {
 
 does[clock-step]="one master's clock is an hour ahead for 3 s, then right again"
 clock-step() {
-  # A stepped clock is outside of what exclusion assumes. What is left behind an hour ahead lives for
-  # an hour: it is one node, so it keeps nobody out; but a lock may be found there.
+  # A stepped clock is outside of the assumptions for exclusion. Entries that are left behind an hour ahead live for an
+  # hour. This is one node, so it keeps nobody out. But a lock may be found there at the end.
   gap=$(minority) may_break='"exclusion","fence"'
   begin
   step_clock 3600
@@ -371,21 +370,22 @@ clock-step() {
   finish
 }
 
-# ---- heads of lines ----
+# ---- heads of queues ----
 
-# Everybody waits in line for most of the time, so every datacenter has heads: who waits for one of 8 names, of
-# which two thirds are held by others. The others' order is kept meanwhile, and no line stands still for them.
+# Clients wait in a queue for most of the time, so every datacenter has heads of queues. A head waits for one of 8
+# names, and two thirds of the names are held by others. The order of the others is kept meanwhile, and no queue stands
+# still.
 in_line() {
   section=100ms must_see='"order"' disturbs='["dc1"]' at_least=100
 }
 
-# A hand-over that nobody takes is over after its first term.
+# A hand-over that nobody takes ends after its first term.
 term=1000
 
 does[head-killed]="kill -9 a datacenter's clients while they wait in line, three times"
 head-killed() {
   in_line
-  # As in client-killed: their leases run out. Of those who waited nothing is left to hand over to.
+  # As in client-killed, their leases expire. Nothing is left of the waiters that a lock could be handed to.
   gap=$((lease + poll + machine))
   begin
   for _ in 1 2 3; do
@@ -402,8 +402,8 @@ head-killed() {
 does[head-stopped]="stop a datacenter's clients while they wait in line, for 3 s, three times"
 head-stopped() {
   in_line
-  # A stopped holder's lease runs out; then it may be handed over to stopped heads, of which each of six tasks is one at
-  # most: one is handed over to, and the others have been silent for longer and are only called.
+  # A stopped holder's lease expires. Then the lock may be handed to a stopped head. Each of six tasks is at most one
+  # such head. One of them gets a hand-over, and the others have been silent for longer and are only called.
   gap=$((lease + term + timeout + poll + machine))
   begin
   for _ in 1 2 3; do
@@ -419,7 +419,7 @@ head-stopped() {
 does[head-cut-off]="cut a datacenter off all masters while its clients wait in line, for 3 s, twice"
 head-cut-off() {
   in_line
-  # As if they had been stopped, and the masters do not see it: nobody closes their connections.
+  # As if they had been stopped, but the masters do not see it, because nobody closes their connections.
   gap=$((lease + term + timeout + poll + machine))
   begin
   for _ in 1 2; do
@@ -434,8 +434,8 @@ head-cut-off() {
 
 # ---- semaphores ----
 
-# The same with a semaphore of three slots for each lock, so that half of those who ask for a name have a slot. "No grant
-# for": while a slot was free.
+# The same with a semaphore of three slots for each lock, so half of the tasks that ask for a name have a slot. "No
+# grant for" counts the time while a slot was free.
 with_slots() {
   locks=(--semaphore 3)
 }
@@ -455,16 +455,16 @@ semaphore-restart-all() {
 does[semaphore-frozen-holder]="frozen-holder with semaphores of three slots"
 semaphore-frozen-holder() {
   with_slots
-  # As frozen-holder. A slot that is free is told to one in front, and its gate is two wide: each of them may be frozen,
-  # and that costs a term.
+  # As in frozen-holder. One of the first waiters is told of a free slot, and the gate has room for two. Each of them
+  # may be frozen, and that costs a term.
   gap=$((lease + 2 * term + timeout + poll + machine))
   freeze_thrice
 }
 
 # ---- read-write locks ----
 
-# The same with a read-write lock for each lock. "No grant for": while nobody had it. Who dies or stops while it waits to
-# write keeps readers out for 3 * (poll + timeout), which is less than a lease.
+# The same with a read-write lock for each lock. "No grant for" counts the time while nobody held it. A client that dies
+# or stops while it waits to write keeps readers out for 3 * (poll + timeout), which is less than a lease.
 with_rwlocks() {
   locks=(--rwlock)
 }
@@ -475,7 +475,7 @@ rwlock-kill-two() {
   kill-two
 }
 
-# As restart-all, with leases that outlive the restart by less: the quarantine ends sooner, and so do the last sections.
+# As in restart-all, with leases that outlive the restart by less. So the quarantine and the last sections end sooner.
 held_shorter() {
   lease=6000 section=3s tasks=4 at_least=10 must_see='"held"'
 }
@@ -490,7 +490,7 @@ rwlock-restart-all() {
 does[rwlock-frozen-holder]="frozen-holder with read-write locks, of which half of the sections read"
 rwlock-frozen-holder() {
   with_rwlocks
-  # Enough of the frozen write. Readers hold writers up as writers do: for a ttl.
+  # With these readers enough of the frozen clients write. Readers delay writers as writers do: for a ttl.
   load=(--readers 50)
   gap=$((lease + timeout + poll + machine))
   freeze_thrice
@@ -498,8 +498,8 @@ rwlock-frozen-holder() {
 
 # ---- several names at once ----
 
-# Sections of one, two or three of the eight names. "No grant for": while all names of a section were free, until one of
-# them was somebody's.
+# Sections of one, two or three of the eight names. "No grant for" counts the time while all names of a section were
+# free, until one of them was taken.
 with_several() {
   locks=(--several)
 }
@@ -520,14 +520,14 @@ several-restart-all() {
 does[several-frozen-holder]="frozen-holder with up to three names at once"
 several-frozen-holder() {
   with_several
-  # A section takes two names on average. With 16 names as many sections run at a time as in frozen-holder, so that some of
+  # A section takes two names on average. With 16 names, as many sections run at a time as in frozen-holder, so some of
   # them are in the frozen datacenter.
   names=16
   gap=$((lease + timeout + poll + machine))
   freeze_thrice
 }
 
-# ---- can it see what it claims to see? ----
+# ---- does the judge see violations? ----
 
 does[restart-all-without-quarantine]="the same with the quarantine switched off: two hold one lock"
 restart-all-without-quarantine() {

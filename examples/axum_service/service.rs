@@ -1,4 +1,4 @@
-//! The service: its routes, and what stands around them.
+//! The service: its routes and the layers around them.
 
 use std::{
     collections::HashMap,
@@ -26,36 +26,37 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::sleep};
 
 use crate::Failure;
 
-/// Requests of one customer in any interval.
+/// The number of requests that one customer may make in any interval.
 pub(crate) const LIMIT: u32 = 20;
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Exports at a time.
+/// The number of exports that may run at the same time.
 pub(crate) const EXPORTS: u32 = 2;
 
-/// Stands for the database that all instances share, and which compares tokens. A gate knows only what has passed it, and
-/// instances on several machines have none in common: there let the database itself compare (`quorate::fence`).
+/// Stands for the database that all instances share, which compares tokens. A gate only knows the tokens that have
+/// passed through it, and instances on several machines do not share one. There, let the database itself compare the
+/// tokens (`quorate::fence`).
 #[derive(Default)]
 pub(crate) struct Store {
     invoices: Mutex<HashMap<u64, String>>,
     gate: Arc<Gate>,
     exporting: AtomicU32,
-    /// Exports at a time, at most.
+    /// The most exports that ran at the same time.
     pub(crate) most: AtomicU32,
 }
 
 fn app(quorum: &Quorum, store: Arc<Store>) -> Result<Router, quorate::Error> {
     let requests = quorum.rate_limiter("requests", Quota::new(LIMIT, INTERVAL));
     let exports = quorum.semaphore("exports", EXPORTS);
-    requests.validate()?; // a bad setting is an error now, and not one of each request
+    requests.validate()?; // a bad setting is an error now, not an error of each request
     exports.validate()?;
 
     let exports = ConcurrencyLimitLayer::new(exports)
-        .wait(Duration::from_secs(5)) // in line, which is one for all instances
+        .wait(Duration::from_secs(5)) // waits in one queue for all instances
         .reject_with(Rejected::into_response);
     let fence = FenceLayer::new(Arc::clone(&store.gate)).resource(invoice);
     let customers = RateLimitLayer::new(requests)
         .key(customer)
-        .reject_with(Rejected::into_response); // 429 with Retry-After
+        .reject_with(Rejected::into_response); // answers 429 with Retry-After
 
     let app = Router::new()
         .route("/", get(async || "welcome\n"))
@@ -64,11 +65,12 @@ fn app(quorum: &Quorum, store: Arc<Store>) -> Result<Router, quorate::Error> {
             "/invoices/{id}",
             put(write).layer(fence).layer(middleware::from_fn(which)),
         )
-        .layer(customers); // the last one is the outermost: it is asked first
+        .layer(customers); // the last layer is the outermost one, so it is asked first
     Ok(app.with_state(store))
 }
 
-/// Who asks. Behind a real service this is who has logged in, and not what anybody may write into a header.
+/// The customer who sends the request. In a real service this is the user who has logged in, not a header that anybody
+/// can set.
 fn customer(request: &Request) -> String {
     match request.headers().get("x-customer") {
         Some(name) => String::from_utf8_lossy(name.as_bytes()).into_owned(),
@@ -76,7 +78,7 @@ fn customer(request: &Request) -> String {
     }
 }
 
-/// What a request is about: one invoice has many paths, as `/invoices/42` and `/invoices/042`.
+/// The invoice that a request is about. One invoice has several paths, such as `/invoices/42` and `/invoices/042`.
 #[derive(Clone)]
 struct Invoice(u64);
 
@@ -95,7 +97,7 @@ fn invoice(request: &Request) -> String {
 async fn export(State(store): State<Arc<Store>>) -> &'static str {
     let now = store.exporting.fetch_add(1, Ordering::Relaxed) + 1;
     store.most.fetch_max(now, Ordering::Relaxed);
-    sleep(Duration::from_millis(100)).await; // expensive
+    sleep(Duration::from_millis(100)).await; // the expensive work
     store.exporting.fetch_sub(1, Ordering::Relaxed);
     "exported\n"
 }
@@ -109,7 +111,7 @@ async fn write(State(store): State<Arc<Store>>, Path(id): Path<u64>, text: Strin
     StatusCode::NO_CONTENT
 }
 
-/// The service on one address, with a `Quorum` of its own.
+/// One instance of the service: it listens on one address and has a `Quorum` of its own.
 pub(crate) struct Instance {
     pub(crate) url: String,
     quorum: Quorum,
@@ -139,7 +141,7 @@ impl Instance {
         })
     }
 
-    /// Requests that have begun are served, and then `shutdown` waits until their permits are back.
+    /// Finishes the requests that have begun. `shutdown` then waits until their permits are released.
     pub(crate) async fn stop(self) -> Result<(), Failure> {
         let _ = self.stop.send(());
         self.server.await??;

@@ -1,4 +1,4 @@
-//! A client: locks, reads, writes, releases. It hands its token to the store and checks nothing itself.
+//! A client: it locks, reads, writes and releases. It passes its token to the store and checks nothing itself.
 
 use std::error::Error;
 
@@ -23,8 +23,9 @@ impl Client {
         Ok(Self { quorum, runtime })
     }
 
-    /// New masters do not vote at once. Those in this process have never held a lock. Of servers a program
-    /// cannot know that: `lock` waits until they vote, or a person runs `quorate bootstrap --new`.
+    /// New masters do not vote at once. The masters in this process have never held a lock, so the program can admit
+    /// them. It cannot know that about servers: there, `lock` waits until they vote, or a person runs `quorate
+    /// bootstrap --new`.
     pub(crate) fn admit_new_masters(&self, masters: &Masters) -> Result<(), quorate::Error> {
         match masters {
             Masters::InProcess(_) => self.runtime.block_on(self.quorum.bootstrap_forced()),
@@ -32,8 +33,8 @@ impl Client {
         }
     }
 
-    /// Waits. Without renewal, so that the lease ends though the second client's thread is the same
-    /// as the main one's; a paused client could not renew either.
+    /// Waits until the lock is granted. Renewal is off, so that the lease ends during the pause. A client whose process
+    /// is paused could not renew either.
     pub(crate) fn lock(&mut self) -> Result<Lease, quorate::Error> {
         let mutex = self
             .quorum
@@ -56,10 +57,10 @@ impl Client {
         self.runtime.block_on(store.write(balance, lease.token()))
     }
 
-    /// As every program should end: what is still to be released has to be confirmed.
+    /// Every program should end like this: wait until all releases are confirmed.
     pub(crate) fn end(self, lease: Lease) {
         self.runtime.block_on(async {
-            // An error here means that the lease was over already.
+            // An error here means that the lease was already over.
             let _ = lease.release().await;
             self.quorum.shutdown().await
         });

@@ -1,15 +1,15 @@
-//! The story of the two clients: the first one is paused for longer than its lease, the second one takes over and
-//! writes, the first one wakes and writes. Told twice: with a store that takes every write, then with one that
-//! checks tokens.
+//! Two clients use one lock. The first one is paused for longer than its lease. The second one takes over and writes.
+//! Then the first one wakes and writes. The program shows this twice: with a store that accepts every write, then with
+//! a store that checks tokens.
 //!
 //!     cargo run --example fencing
 //!     cargo run --example fencing -- --nodes redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
 //!     cargo run --example fencing -- --store redis://127.0.0.1:6379
 //!     cargo run --example fencing --features postgres -- --store "postgres://me@127.0.0.1/test"
 //!
-//! Without `--nodes` the lock is on five in-process masters, without `--store` the balance is in this
-//! process. `client.rs` is what a program of yours would do; `store.rs` is the check, for each kind
-//! of store.
+//! Without `--nodes` the lock is on five in-process masters. Without `--store` the balance is in this process.
+//! `client.rs` contains the part that your own program would have. `store.rs` contains the check, for each kind of
+//! store.
 
 mod client;
 mod store;
@@ -20,9 +20,9 @@ use client::Client;
 use quorate::MemoryNode;
 use store::Store;
 
-/// Short, so that the story is. The default would be 10 s.
+/// Short, so that the example runs quickly. The default is 10 s.
 pub(crate) const TTL: Duration = Duration::from_millis(600);
-/// What a stopped process, a long garbage collection or a suspended laptop make of it.
+/// The pause: a stopped process, a long garbage collection or a suspended laptop.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 #[derive(Clone)]
@@ -55,7 +55,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
     let (locked, when_locked) = mpsc::channel();
     let (woke, when_taken_over) = mpsc::channel();
 
-    // Each client is a thread with a runtime of its own, as separate as two processes.
+    // Each client is a thread with its own runtime, so the clients are as separate as two processes.
     let first = thread::spawn({
         let (masters, store) = (masters.clone(), store.clone());
         move || -> Result<(), String> {
@@ -69,7 +69,7 @@ fn story(masters: &Masters, store: Store) -> Result<(), Box<dyn Error>> {
                 lease.token()
             );
             let _ = locked.send(());
-            // Nothing of this client runs meanwhile: no renewal, no timer.
+            // Nothing of this client runs meanwhile: its lease is not renewed, and no timer fires.
             thread::sleep(PAUSE);
             let _ = when_taken_over.recv();
             println!(

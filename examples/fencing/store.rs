@@ -1,5 +1,5 @@
-//! The store with the balance, once with the check of tokens and once without, in this process, in
-//! Redis or in Postgres.
+//! The store with the balance: in this process, in Redis or in Postgres. It is used once with the check of tokens and
+//! once without it.
 
 use std::{
     error::Error,
@@ -23,7 +23,7 @@ pub(crate) struct Store {
 
 #[derive(Clone)]
 enum Kind {
-    /// The lock around the balance is kept over the check and the write: nothing comes between.
+    /// The lock around the balance is held during the check and the write, so nothing can come between them.
     InProcess(Arc<Mutex<i64>>, Arc<Gate>),
     Redis(Box<redis::Client>),
     #[cfg(feature = "postgres")]
@@ -49,7 +49,7 @@ impl Store {
         Ok(Self { kind, checks })
     }
 
-    /// What a migration would do, once.
+    /// Creates the tables. In production a migration does this once.
     pub(crate) fn create_tables(&self) -> Result<(), Box<dyn Error>> {
         #[cfg(feature = "postgres")]
         if let Kind::Postgres(url) = &self.kind {
@@ -67,7 +67,7 @@ impl Store {
         self.checks
     }
 
-    /// The balance, for a holder that will write a new one that depends on it: so the read is checked too.
+    /// Reads the balance for a holder that will write a new balance based on it. So the read is checked too.
     pub(crate) async fn read(&self, token: FencingToken) -> Result<i64, Box<dyn Error>> {
         match &self.kind {
             Kind::InProcess(balance, gate) => {
@@ -130,7 +130,7 @@ impl Store {
                 let mut client = postgres::connect(url).await?;
                 let transaction = client.transaction().await?;
                 if self.checks {
-                    // Refused: the transaction is dropped, and everything in it.
+                    // If the token is refused, the transaction is dropped with everything in it.
                     fence::postgres::admit(&transaction, ACCOUNT, token).await?;
                 }
                 transaction
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// A new account, for the story's beginning.
+    /// Sets the balance with which the example begins.
     pub(crate) fn deposit(&self, amount: i64) -> Result<(), Box<dyn Error>> {
         let unchecked = Self {
             checks: false,
@@ -151,7 +151,7 @@ impl Store {
         runtime.block_on(unchecked.write(amount, FencingToken::try_from(0)?))
     }
 
-    /// The balance, for a reader that will not write.
+    /// Reads the balance for a reader that will not write.
     pub(crate) fn balance(&self) -> Result<i64, Box<dyn Error>> {
         let unchecked = Self {
             checks: false,

@@ -1,9 +1,9 @@
-//! Time as the library sees it: a monotonic clock that also counts suspended time, the wall clock
-//! for tokens, and one alarm to sleep by.
+//! Time as the library sees it: a monotonic clock that also counts suspended time, the wall clock for tokens, and one
+//! alarm to sleep by.
 //!
-//! On Linux the clock is `CLOCK_BOOTTIME` with a timerfd: `CLOCK_MONOTONIC`, and tokio's timers with
-//! it, stop while a machine is suspended and would make a dead lease look alive (protocol §1).
-//! Tests and in-process quorums follow tokio's clock, which a test may pause.
+//! On Linux the clock is `CLOCK_BOOTTIME` with a timerfd. `CLOCK_MONOTONIC`, and with it tokio's timers, stop while a
+//! machine is suspended, and would make a dead lease look alive (protocol §1). Tests and in-process quorums follow
+//! tokio's clock, which a test may pause.
 
 use std::{
     fmt,
@@ -13,10 +13,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// An instant on one clock, in nanoseconds since some start of its own.
+/// An instant on one clock, in nanoseconds since that clock's own start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tick(
-    /// One more than the nanoseconds: so an `Option` of it, of which every waiter keeps dozens, takes no more room.
+    /// One more than the nanoseconds, so that `Option<Tick>` takes no more room. Every waiter keeps dozens of them.
     NonZeroU64,
 );
 
@@ -61,21 +61,21 @@ fn nanos(d: Duration) -> u64 {
 
 /// A source of time.
 pub(crate) trait Clock: Send + Sync + fmt::Debug {
-    /// Monotonic, suspended time included.
+    /// The time of a monotonic clock that counts suspended time.
     fn now(&self) -> Tick;
-    /// The wall clock in µs since 1970: where tokens start from, never what decides.
+    /// The wall clock in µs since 1970. Tokens start from it, but it never decides anything.
     fn wall_us(&self) -> u64;
 }
 
 /// Wakes the engine at an instant of its clock; one instant at a time.
 ///
-/// It never rings by the clock alone. Before any node is called late, the runtime has to look at the sockets: a
-/// process that stood still, or whose runtime was blocked, finds its deadlines over and the answers unread. Reading
-/// the sockets first is not enough, because tokio does not ask the kernel before its reactor has said that there is
-/// something to read.
+/// It never rings by the clock alone. The runtime has to look at the sockets before any node is called late. A process
+/// that stood still, or whose runtime was blocked, finds its deadlines over while answers are still unread. Reading the
+/// sockets first is not enough, because tokio does not ask the kernel before its reactor has reported something to
+/// read.
 pub(crate) trait Alarm: Send {
-    /// Ready with an instant once `at` has come and the reactor knows of everything that had arrived by that
-    /// instant. Otherwise the task is woken then. It may ring early.
+    /// Ready with an instant once `at` has come and the reactor knows of everything that had arrived by that instant.
+    /// Otherwise it wakes the task then. It may ring early.
     fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick>;
 }
 
@@ -122,12 +122,12 @@ mod linux {
         }
     }
 
-    /// A timerfd on `CLOCK_BOOTTIME`: it rings at once when a suspended machine wakes up.
+    /// A timerfd on `CLOCK_BOOTTIME`. It rings at once when a suspended machine wakes up.
     ///
-    /// It is one of the reactor's descriptors, and epoll reports them in the order in which they became ready:
-    /// before it reports that this one rang, it has reported every socket that had something to read by then. That
-    /// holds on both kinds of runtime. `tokio::task::yield_now` would not do: anything else that wakes this task
-    /// ends that wait, and of several workers only one has the reactor.
+    /// It is one of the reactor's descriptors, and epoll reports descriptors in the order in which they became ready.
+    /// So when it reports the timer, it has already reported every socket that had something to read by then. That
+    /// holds on both kinds of runtime. `tokio::task::yield_now` would not do: anything else that wakes this task ends
+    /// that wait, and only one of several workers has the reactor.
     pub(crate) struct SystemAlarm {
         fd: AsyncFd<OwnedFd>,
         armed: Option<Tick>,
@@ -138,7 +138,8 @@ mod linux {
         pub(crate) fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
-            // Deprecated because a type's descriptor might change under it; an OwnedFd's does not.
+            // `AsyncFd::new` is deprecated because a type's descriptor might change under it. The descriptor of an
+            // `OwnedFd` does not.
             #[allow(deprecated)]
             let fd = AsyncFd::new(fd)?;
             Ok(Self { fd, armed: None })
@@ -167,8 +168,8 @@ mod linux {
     impl Alarm for SystemAlarm {
         fn poll_at(&mut self, cx: &mut Context<'_>, now: Tick, at: Tick) -> Poll<Tick> {
             let at = at.max(now);
-            // An alarm that rings early is harmless, and not setting it again saves a system call
-            // on every request: the earliest deadline seldom moves forward.
+            // An alarm that rings early is harmless. Not setting it again saves a system call on every request, because
+            // the earliest deadline seldom moves forward.
             if self.armed.is_none_or(|armed| at < armed) {
                 self.arm(at);
             }
@@ -203,17 +204,18 @@ mod tokio_clock {
     /// The clock starts at this, so that there are instants before its start.
     const START: Duration = Duration::from_secs(3600);
 
-    /// tokio's clock; the wall clock is read once in a process and then follows it. So all clocks of one runtime show
-    /// the same wall clock, however tokio's is paused or moved: a client and its in-process nodes never differ.
+    /// tokio's clock. The wall clock is read once in a process and then follows tokio's clock. So all clocks of one
+    /// runtime show the same wall clock, however tokio's clock is paused or moved. A client and its in-process nodes
+    /// never differ.
     #[derive(Debug)]
     pub(crate) struct TokioClock {
         start: Instant,
     }
 
-    /// An instant of the runtime that came first, and the wall clock at that instant.
+    /// The instant at which the wall clock was read, and its value. The first runtime reads it.
     static FIRST: OnceLock<(Instant, u64)> = OnceLock::new();
 
-    /// The wall clock in µs, by tokio's clock. A paused clock may show an instant before the first.
+    /// The wall clock in µs, by tokio's clock. A paused clock may show an instant before the first one.
     fn wall_us() -> u64 {
         let (first, wall_us) = *FIRST.get_or_init(|| (Instant::now(), super::wall_us()));
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
@@ -247,8 +249,8 @@ mod tokio_clock {
         }
     }
 
-    /// A tokio timer. What is due already waits for one turn of the reactor, unless something else wakes the task
-    /// before: tokio has no means for more.
+    /// A tokio timer. An instant that is already due waits for one turn of the reactor, unless something else wakes the
+    /// task before. tokio offers no more than that.
     pub(crate) struct TokioAlarm {
         armed: Option<(Tick, Wait)>,
     }
@@ -351,11 +353,11 @@ mod tests {
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
 
-    /// Due by the clock, it rings only once the reactor has told what had arrived by then, whatever
-    /// wakes the task meanwhile.
+    /// An alarm that is due by the clock rings only once the reactor has reported what had arrived by then, however the
+    /// task is woken meanwhile.
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_is_due_rings_after_the_reactor_has_looked() {
+    async fn a_due_alarm_rings_only_after_the_reactor_has_polled() {
         use std::io::Write as _;
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();

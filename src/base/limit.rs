@@ -1,4 +1,4 @@
-//! How many slots a semaphore has: a number that may be changed, so it has a version (protocol §6).
+//! The number of slots of a semaphore. It may be changed, so it has a version (protocol §6).
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
@@ -15,17 +15,19 @@ use std::{
 /// A limit, as it stands on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Of a resize; 0: as a program was made, and no majority has confirmed it yet.
+    /// 0 is the limit that a program was made with, before a majority has confirmed it. 1 is such a limit once it is
+    /// confirmed. A resize makes a greater version.
     pub version: u64,
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: u32,
 }
 
 impl Limit {
-    /// The most slots that a semaphore may have: what is told of them fits in 8 KB.
+    /// The most slots that a semaphore may have: the bits of its taken slots then fit in 8 KB.
     pub const MOST: u32 = 65_536;
 
-    /// Whether it takes the place of the other: the newer one does, and of two of the same version the smaller.
+    /// Returns true if this limit replaces the other. The newer one does, and of two of the same version the smaller
+    /// one.
     pub(crate) fn beats(self, other: Self, rules: Rules) -> bool {
         let (newer, older) = match rules.hold(Rule::GreaterVersion) {
             true => (self.version > other.version, self.version < other.version),
@@ -34,8 +36,8 @@ impl Limit {
         newer || !older && self.slots < other.slots
     }
 
-    /// Whether who has met the other goes on with this one. Version 1 is what programs were made with, and two of these
-    /// are a conflict.
+    /// Returns true if a handle that has met the other limit goes on with this one. Version 1 is the limit that
+    /// programs were made with, so two different limits of version 1 are a conflict.
     pub(crate) fn follows(self, other: Self, rules: Rules) -> bool {
         let resized = other.version > 0 && (self.version, other.version) != (1, 1);
         resized && self.beats(other, rules)
@@ -48,10 +50,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What the handles of a semaphore know of its limit.
+/// The limit of a semaphore, as its handles know it.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    /// As the program was made.
+    /// The limit that the program was made with.
     made: u32,
     known: Mutex<Known>,
 }
@@ -61,7 +63,7 @@ struct Known {
     limit: Limit,
     /// When a majority last answered.
     at: Option<Tick>,
-    /// A majority has answered at any time.
+    /// True once a majority has answered.
     has_met: bool,
 }
 
@@ -78,17 +80,18 @@ impl Agreed {
         }
     }
 
-    /// As the program was made.
+    /// The limit that the program was made with.
     pub(crate) fn made(&self) -> u32 {
         self.made
     }
 
-    /// How many slots there are, as far as is known.
+    /// The number of slots, as this process knows it.
     pub(crate) fn slots(&self) -> u32 {
         self.known().limit.slots
     }
 
-    /// The limit to ask with. What nobody has confirmed for so long is forgotten: the nodes have forgotten it too.
+    /// The limit to ask with. A limit that nobody has confirmed for `forgotten_after` is forgotten, because the nodes
+    /// have forgotten it too.
     pub(crate) fn at(&self, now: Tick, forgotten_after: Duration) -> Limit {
         let mut known = self.known();
         if known.at.is_some_and(|at| at.plus(forgotten_after) <= now) {
@@ -104,12 +107,12 @@ impl Agreed {
         known.limit
     }
 
-    /// Whether a limit was met at any time.
+    /// Returns true if a limit was ever met.
     pub(crate) fn has_met(&self) -> bool {
         self.known().has_met
     }
 
-    /// A majority has answered, and this is the limit there.
+    /// Notes that a majority has answered with this limit.
     pub(crate) fn set(&self, limit: Limit, now: Tick, rules: Rules) {
         let mut known = self.known();
         let is_ours = limit.slots == known.limit.slots && limit.version >= known.limit.version;
@@ -123,7 +126,7 @@ impl Agreed {
         }
     }
 
-    /// We have changed it to this.
+    /// Notes that this process has changed the limit.
     pub(crate) fn changed(&self, limit: Limit, now: Tick) {
         let mut known = self.known();
         if limit.version >= known.limit.version {
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_one_stands_and_of_two_of_a_version_the_smaller() {
+    fn the_newer_limit_wins_and_the_smaller_of_one_version() {
         for (one, other) in [(limit(2, 9), limit(1, 3)), (limit(1, 3), limit(1, 9))] {
             assert!(one.beats(other, Rules::ALL));
             assert!(!other.beats(one, Rules::ALL));
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_is_followed_and_what_programs_were_made_with_is_not() {
+    fn a_newer_limit_is_followed_and_an_initial_one_is_not() {
         let follows = |one: (u64, u32), other: (u64, u32)| {
             limit(one.0, one.1).follows(limit(other.0, other.1), Rules::ALL)
         };
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_confirmed_for_long_is_forgotten() {
+    fn a_limit_not_confirmed_for_long_is_forgotten() {
         let at = |s: u64| Tick::from_nanos(s * 1_000_000_000);
         let agreed = Agreed::new(3);
         let after = Duration::from_secs(10);

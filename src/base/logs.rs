@@ -1,8 +1,8 @@
-//! How this library logs: every event and every span has the target `quorate`, wherever its code stands. All of
-//! them are listed in `src/docs/logs.md`.
+//! The macros for logging. Every event and every span has the target `quorate`, wherever its code is.
+//! `src/docs/logs.md` lists all of them.
 //!
-//! Texts are given as strings, not by their `Display`. So a subscriber quotes and escapes them, and neither a
-//! lock's name nor a server's answer can begin a line of its own.
+//! Texts are given as strings, not by their `Display`. So a subscriber quotes and escapes them, and neither a lock's
+//! name nor a server's answer can begin a line of its own.
 
 pub(crate) mod budget;
 
@@ -15,7 +15,7 @@ macro_rules! error {
     ($($what:tt)*) => { ::tracing::error!(target: $crate::base::logs::TARGET, $($what)*) };
 }
 
-// Not named `warn`: that would be ambiguous with the attribute.
+// Not named `warn`, which would be ambiguous with the attribute.
 macro_rules! warning {
     ($($what:tt)*) => { ::tracing::warn!(target: $crate::base::logs::TARGET, $($what)*) };
 }
@@ -35,7 +35,7 @@ macro_rules! span {
 
 pub(crate) use {debug, error, info, span, warning as warn};
 
-/// The value of a field whose name ends in `_ms`.
+/// A duration in ms, for a field whose name ends in `_ms`.
 pub(crate) fn ms(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }

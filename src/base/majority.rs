@@ -1,4 +1,4 @@
-//! How many nodes decide.
+//! The number of nodes that decide.
 
 /// Q = floor(N / 2) + 1: any two majorities share a node (protocol §1).
 pub(crate) const fn majority(nodes: usize) -> usize {

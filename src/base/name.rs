@@ -1,4 +1,4 @@
-//! The name of what is locked: 1 to 512 bytes of free text.
+//! The name of a lock: 1 to 512 bytes of free text.
 //!
 //! A name stands last in every key on a node (protocol §1), so it may hold any character.
 
@@ -10,19 +10,20 @@ use crate::Error;
 
 const MAX_BYTES: usize = 512;
 const LONGEST_WORD: usize = 64;
-/// A script takes a few µs for each, and a server does nothing else meanwhile.
+/// A script takes a few µs for each name, and a server does nothing else meanwhile.
 const MOST_NAMES: usize = 64;
 
-/// Stands before the name of a read-write lock in that of its writers' turn.
+/// The name of the lock in which a read-write lock's writers take turns begins with this.
 const TURN: &str = "@rwlock-turn:";
-/// Stands on a node before a user's name that begins like that, or like that behind some of these. So none is the same there.
+/// Put before a user's name that begins with [`TURN`], with or without more of these in front. So no user's name equals
+/// one of the library's own names on a node.
 const NOT_OWN: char = '@';
 
 /// A checked name; cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     text: Arc<str>,
-    /// This library has made it, for what it holds itself.
+    /// This library has made the name, for a lock of its own.
     is_own: bool,
 }
 
@@ -35,12 +36,12 @@ impl Name {
             )),
             1..=MAX_BYTES => Ok(Self::of_text(name.into())),
             n => Err(Error::Invalid(format!(
-                "the name has {n} bytes and at most {MAX_BYTES} are allowed: hash what does not fit"
+                "the name has {n} bytes, but at most {MAX_BYTES} are allowed: use a hash of it"
             ))),
         }
     }
 
-    /// The name of what this library keeps for one that was checked: longer than that.
+    /// A name of the library's own, for a part of a lock whose name was checked. It may be longer than a user's name.
     pub(crate) fn of_part(name: String) -> Self {
         Self {
             text: name.into(),
@@ -48,7 +49,7 @@ impl Name {
         }
     }
 
-    /// The mutex for which the writers of the read-write lock of this name stand in line.
+    /// The mutex in whose queue the writers of the read-write lock of this name wait.
     pub(crate) fn of_turn(&self) -> Self {
         Self {
             text: format!("{TURN}{self}").into(),
@@ -70,12 +71,12 @@ impl Name {
         Arc::clone(&self.text)
     }
 
-    /// True for a name that only this library takes.
+    /// Returns true for a name that only this library uses.
     pub(crate) fn is_own(&self) -> bool {
         self.is_own
     }
 
-    /// The name as it stands last in keys: these texts, one after the other.
+    /// The name as it stands last in keys: these two texts, one after the other.
     pub(crate) fn in_keys(&self) -> [&str; 2] {
         let own = TURN.trim_start_matches(NOT_OWN);
         let looks_own = self.text.starts_with(NOT_OWN)
@@ -86,7 +87,7 @@ impl Name {
         }
     }
 
-    /// The name that stands so in keys. None: it is not a user's.
+    /// The name whose text in keys is this. `None` if it is not a user's.
     pub(crate) fn of_key(text: &str) -> Option<Self> {
         let name = Self::new(text).ok()?;
         match name.in_keys() {
@@ -98,7 +99,7 @@ impl Name {
     }
 }
 
-/// 1 to 64 names, sorted, each there once.
+/// 1 to 64 names, sorted, each of them once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Names(Few);
 
@@ -107,13 +108,13 @@ enum Few {
     One(Name),
     Many {
         all: Arc<[Name]>,
-        /// All of them as one text, for people.
+        /// All names as one text, for people.
         shown: Name,
     },
 }
 
 impl Names {
-    /// Checks each of them, and how many there are.
+    /// Checks each name, and their number.
     pub(crate) fn new(names: &[Arc<str>]) -> Result<Self, Error> {
         let mut all = names
             .iter()
@@ -131,13 +132,13 @@ impl Names {
                 all: all.into(),
             })),
             _ => Err(Error::Invalid(format!(
-                "{} names are too many to be locked at once: give 1 to {MOST_NAMES}",
+                "{} names are too many to lock at once: give 1 to {MOST_NAMES}",
                 all.len()
             ))),
         }
     }
 
-    /// All of them, sorted.
+    /// All names, sorted.
     pub fn all(&self) -> &[Name] {
         match &self.0 {
             Few::One(name) => slice::from_ref(name),
@@ -145,7 +146,7 @@ impl Names {
         }
     }
 
-    /// The name, if it is a single one.
+    /// The name, if there is only one.
     pub(crate) fn one(&self) -> Option<&Name> {
         match &self.0 {
             Few::One(name) => Some(name),
@@ -153,7 +154,7 @@ impl Names {
         }
     }
 
-    /// All of them as one text, for people.
+    /// All names as one text, for people.
     pub(crate) fn shown(&self) -> &Name {
         match &self.0 {
             Few::One(name) => name,
@@ -168,7 +169,7 @@ impl From<Name> for Names {
     }
 }
 
-/// Separated by commas.
+/// Joins names by commas.
 pub(crate) fn show(names: &[impl fmt::Display]) -> String {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     names.join(", ")
@@ -186,7 +187,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The name of one of many. The length keeps ("a:b", "c") and ("a", "b:c") apart.
+/// The name for one key. The length keeps ("a:b", "c") and ("a", "b:c") apart.
 pub(crate) fn keyed(name: &str, key: &str) -> Arc<str> {
     format!("{}:{name}:{key}", name.len()).into()
 }
@@ -203,7 +204,7 @@ pub(crate) fn check_word(what: &str, word: &str) -> Result<(), Error> {
         false => format!(" {word:?}"),
     };
     Err(Error::Invalid(format!(
-        "the {what}{shown} is not 1 to {LONGEST_WORD} characters of A-Z a-z 0-9 . _ : -"
+        "the {what}{shown} must be 1 to {LONGEST_WORD} characters of A-Z a-z 0-9 . _ : -"
     )))
 }
 
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_has_a_name_that_no_user_can_give() {
+    fn no_user_name_equals_the_name_of_a_turn() {
         let turn = Name::new("a").unwrap().of_turn();
         assert_eq!(turn.in_keys().concat(), "@rwlock-turn:a");
         assert_eq!(Name::of_key("@rwlock-turn:a"), None);

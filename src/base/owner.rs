@@ -1,4 +1,4 @@
-//! Who holds: a random uuid, new for every attempt, and a label that tells operators who that is
+//! The owner of an attempt: a random uuid, new for every attempt, and a label that names the holder for operators
 //! (protocol §1).
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{Error, base::name::check_word};
 
-/// What stands on a node for a holder: `<owner>@<label>`, the owner as 32 hex digits. Never reused.
+/// The text that names a holder on a node: `<owner>@<label>`, with the owner as 32 hex digits. Never reused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry(Arc<str>);
 
@@ -22,12 +22,12 @@ impl Entry {
         Self([owner, "@", &label.0].concat().into())
     }
 
-    /// An entry that was read; none if the text does not have the form of one.
+    /// Reads an entry. `None` if the text does not have the form of one.
     pub(crate) fn read(text: &str) -> Option<Self> {
         is_entry(text).then(|| Self(text.into()))
     }
 
-    /// The text that stands on the node.
+    /// The text on the node.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// As people know it: the owner is printed as a uuid, with its hyphens.
+/// The owner is printed as a uuid with its hyphens, as users see it elsewhere.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match owner_of(&self.0) {
@@ -48,12 +48,12 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Whether a text that was read on a node has the form of an [`Entry`].
+/// Returns true if a text that was read on a node has the form of an [`Entry`].
 pub(crate) fn is_entry(text: &str) -> bool {
     owner_of(text).is_some()
 }
 
-/// The owner of an entry that was read on a node; none if the text does not have the form of an [`Entry`].
+/// The owner of an entry that was read on a node. `None` if the text does not have the form of an [`Entry`].
 pub(crate) fn owner_of(entry: &str) -> Option<Uuid> {
     let (owner, label) = entry.split_once('@')?;
     let lower_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
@@ -68,7 +68,7 @@ pub(crate) fn label_of(entry: &str) -> &str {
     entry.split_once('@').map_or(entry, |(_, label)| label)
 }
 
-/// Who holds, for people: up to 64 bytes of `[A-Za-z0-9._:-]`.
+/// The holder's name for people: up to 64 bytes of `[A-Za-z0-9._:-]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Label(Arc<str>);
 
@@ -102,13 +102,13 @@ impl Label {
     }
 }
 
-/// Where random numbers come from. Owners are read from the operating system each time: a
-/// generator in user space gave two forked processes the same owner. A seed replays a simulation.
+/// The source of random numbers. Owners are read from the operating system each time, because a generator in user space
+/// gives two forked processes the same owner. A seed replays a simulation.
 pub(crate) enum Chance {
     System,
     #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
     Seeded(Box<StdRng>),
-    /// As if the operating system had none to give.
+    /// Acts as if the operating system had no random bits.
     #[cfg(test)]
     Dry,
 }
@@ -119,7 +119,7 @@ impl Chance {
         Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// 128 fresh bits; an error if the operating system has none to give.
+    /// 128 fresh bits, or an error if the operating system has none.
     pub(crate) fn bits(&mut self) -> Result<u128, Error> {
         let mut bytes = [0; 16];
         match self {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_known_by_its_form() {
+    fn an_entry_is_recognised_by_its_form() {
         let owner = "0123456789abcdef0123456789abcdef";
         let long = "a".repeat(65);
         assert!(is_entry(&format!("{owner}@web-1:77")));

@@ -2,11 +2,13 @@
 
 use std::fmt::{self, Write as _};
 
-/// A text of a server is cut to this many characters.
+/// Replaces a text that may not be shown.
+pub(crate) const HIDDEN: &str = "***";
+/// The text of a server is cut to this many characters.
 pub(crate) const LONGEST: usize = 200;
 
-/// Makes text from outside, such as an answer of a server, safe to show. It is cut, and characters that could hide or move
-/// something on a terminal or in a log are escaped. All text from outside passes through this function.
+/// Makes text from outside, such as an answer of a server, safe to show. It is cut, and characters that could hide or
+/// move something on a terminal or in a log are escaped. All text from outside passes through this function.
 pub(crate) fn printable(what: impl fmt::Display) -> String {
     cut(what, LONGEST)
 }
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_can_read_stays_as_it_is() {
+    fn readable_text_is_unchanged() {
         for plain in ["", "ERR it's \"so\" \\ ünd 100 %", "漢字", "a…"] {
             assert_eq!(printable(plain), plain);
         }
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_or_hides_is_escaped() {
+    fn control_and_invisible_characters_are_escaped() {
         for (raw, shown) in [
             ("\x1b[2Jgone", r"\u{1b}[2Jgone"),
             ("a\r\nb\tc\0", r"a\r\nb\tc\0"),
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut_between_characters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(
             printable("ü".repeat(1 << 20)),
             format!("{}…", "ü".repeat(199))
@@ -96,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_bounded_and_stays_when_said_again(bytes in prop::collection::vec(any::<u8>(), 0..900)) {
+        fn printable_text_is_bounded_and_idempotent(bytes in prop::collection::vec(any::<u8>(), 0..900)) {
             let once = printable(String::from_utf8_lossy(&bytes));
             prop_assert!(once.chars().count() <= LONGEST);
             prop_assert!(!once.contains(char::is_control));

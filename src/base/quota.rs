@@ -1,4 +1,4 @@
-//! How much is allowed in how long: what a rate limiter is made with, and what follows from it alone (protocol §7).
+//! Quotas: what a rate limiter is made with, and the values that follow from it alone (protocol §7).
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
@@ -9,10 +9,10 @@ use crate::Error;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const MOST_WINDOWS: usize = 4;
-/// A node keeps what was taken in at most one bucket more than this.
+/// A node keeps its counts in at most one bucket more than this.
 const BUCKETS: u64 = 29;
 
-/// How many units are allowed in any interval of a length.
+/// How many units are allowed in any interval of a given length.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,27 +24,27 @@ const BUCKETS: u64 = 29;
 /// # let _ = slow;
 /// ```
 ///
-/// A limit is 1 to 4,294,967,295 units, an interval 100 ms to 24 h in whole ms, and at most 4 of them stand together: that
-/// is checked when the limiter is used, or by [`RateLimiter::validate`](crate::RateLimiter::validate).
+/// A limit is 1 to 4,294,967,295 units. An interval is 100 ms to 24 h, in whole ms. At most 4 limits can be combined.
+/// All this is checked when the limiter is used, or by [`RateLimiter::validate`](crate::RateLimiter::validate).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quota(Vec<Window>);
 
-/// Those among whom a limit is divided.
+/// The masters among which a limit is divided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Masters {
     /// N.
     pub(crate) total: usize,
-    /// All clients have the same list of them.
+    /// True if all clients have the same list of them.
     pub(crate) are_ranked: bool,
     /// Their longest ttl.
     pub(crate) max_ttl: Duration,
-    /// See [`SLOTS_UP_TO`], which it is but in the simulation.
+    /// [`SLOTS_UP_TO`], except in the simulation.
     pub(crate) slots_up_to: u32,
 }
 
-/// A limit of at most this many units is kept as slots of a majority, a greater one as shares of single masters. Slots give
-/// the whole limit while any minority is down, but each unit takes a request to every master, and 160 bytes there for as long as
-/// it counts. All programs must agree on it, so it is a constant.
+/// A limit of at most this many units is kept as slots of a majority, a greater one as shares of single masters. Slots
+/// give the whole limit while any minority is down. But each unit takes a request to every master, and 160 bytes there
+/// for as long as it counts. All programs must agree on it, so it is a constant.
 pub(crate) const SLOTS_UP_TO: u32 = 16;
 
 /// At most `limit` units in any interval of `period`.
@@ -77,16 +77,16 @@ impl Quota {
         Self::new(limit, Duration::from_secs(3600))
     }
 
-    /// Both: a unit counts against each, and is allowed if each has room.
+    /// Combines two quotas: a unit counts against each of them, and is allowed if each has room.
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self.0.sort_unstable();
-        // Of two limits for one interval the smaller holds: it is the first.
+        // Of two limits for one interval the smaller one holds. It comes first.
         self.0.dedup_by_key(|window| window.period);
         self
     }
 
-    /// From the shortest interval to the longest.
+    /// The windows, from the shortest interval to the longest.
     pub(crate) fn windows(&self) -> &[Window] {
         &self.0
     }
@@ -106,7 +106,7 @@ impl Quota {
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.0.len() > MOST_WINDOWS {
             return Err(Error::Invalid(format!(
-                "the quota has {} intervals: at most {MOST_WINDOWS} stand together",
+                "the quota has {} intervals, but at most {MOST_WINDOWS} are allowed",
                 self.0.len()
             )));
         }
@@ -114,7 +114,7 @@ impl Quota {
     }
 }
 
-/// `2000 in 60 s`
+/// `2000 in 60 s`, or several such texts joined by `and`.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, window) in self.0.iter().enumerate() {
@@ -135,16 +135,16 @@ impl fmt::Display for Window {
     }
 }
 
-/// For how long a memory must have been watched before it gives units of an interval of this length.
+/// How long a memory must have been watched before it gives units of an interval of this length.
 pub(crate) fn history(period: Duration) -> Duration {
     let window = Window { period, limit: 1 };
     let reach = window.ms() + window.ahead();
     Duration::from_millis(reach + reach.div_ceil(100))
 }
 
-/// The longest interval of which a memory gives units that was watched for this long. Zero if there is none.
+/// The longest interval of which a memory that was watched for this long gives units. Zero if there is none.
 pub(crate) fn longest(watched: Duration) -> Duration {
-    // 1.01 · 1.1, and a little more for what is rounded.
+    // 1.01 · 1.1, and a little more because of rounding.
     let about = watched * 1000 / 1111 + Duration::from_millis(10);
     let mut ms = u64::try_from(about.min(LONGEST).as_millis()).unwrap_or(u64::MAX);
     while ms > 0 && history(Duration::from_millis(ms)) > watched {
@@ -161,12 +161,12 @@ impl Window {
         let Self { limit, period } = self;
         if *limit == 0 {
             return Err(Error::Invalid(
-                "a limit of 0 allows nothing: it has to be at least 1".into(),
+                "a limit of 0 allows nothing: it must be at least 1".into(),
             ));
         }
         if !(SHORTEST..=LONGEST).contains(period) {
             return Err(Error::Invalid(format!(
-                "an interval of {period:?} is not allowed: it lasts {SHORTEST:?} to 24 h"
+                "an interval of {period:?} is not allowed: it must be {SHORTEST:?} to 24 h"
             )));
         }
         if !period.subsec_nanos().is_multiple_of(1_000_000) {
@@ -187,8 +187,9 @@ impl Window {
         (self.ms() / 10).max(20)
     }
 
-    /// A in ms: for how long a unit counts after the last instant at which it may be used. Three clocks that slew by 0.5 %
-    /// each have a part in it: the client's counts E, the node's W, and it holds by an outside one.
+    /// A in ms: how long a unit counts after the last instant at which it may be used. Three clocks that slew by 0.5 %
+    /// each have a part in it: the client's clock counts E, the node's clock counts W, and the limit holds by an
+    /// outside clock.
     pub(crate) fn kept(&self) -> u64 {
         let reach = self.ms() + self.ahead();
         self.ms() + (reach * 101).div_ceil(10_000) + 2
@@ -199,17 +200,17 @@ impl Window {
         (self.kept() + self.ahead()).div_ceil(BUCKETS)
     }
 
-    /// For how long a memory must have been watched before it counts units: by then it has seen all that count.
+    /// How long a memory must have been watched before it gives units. By then it has seen all units that still count.
     pub(crate) fn history(&self) -> Duration {
         history(self.period)
     }
 
-    /// True if its units are slots of a majority. Below N there are too few for shares.
+    /// Returns true if its units are slots of a majority. A limit below N has too few units for shares.
     pub(crate) fn has_slots(&self, masters: Masters) -> bool {
         self.limit <= masters.slots_up_to || (self.limit as usize) < masters.total
     }
 
-    /// What all shares come to.
+    /// The sum of all shares.
     pub(crate) fn shared(&self, masters: Masters) -> u32 {
         let shares = (0..masters.total).map(|rank| {
             let rank = masters.are_ranked.then_some(rank);
@@ -218,7 +219,8 @@ impl Window {
         shares.fold(0, u32::saturating_add)
     }
 
-    /// A node's share of the limit, of `total` nodes. `rank`: its place in the sorted list, if all clients have the same.
+    /// A node's share of the limit, of `total` nodes. `rank` is the node's place in the sorted list, if all clients
+    /// have the same list.
     pub(crate) fn share(&self, total: usize, rank: Option<usize>) -> u32 {
         let total = u32::try_from(total).unwrap_or(u32::MAX).max(1);
         let left_over = self.limit % total;
@@ -227,12 +229,12 @@ impl Window {
     }
 }
 
-/// Where a node has counted units.
+/// The place where a node has counted units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// q: the bucket.
     pub bucket: u64,
-    /// Since when this node counts, by its clock.
+    /// The time since which this node counts, by its clock.
     pub era: u64,
 }
 
@@ -241,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_sum_to_the_limit_and_without_an_order_never_beyond() {
+    fn shares_sum_to_the_limit_and_without_ranks_never_exceed_it() {
         for (limit, total) in [(2000, 3), (7, 5), (5, 5), (11, 7), (1, 1), (u32::MAX, 3)] {
             let window = Window {
                 limit,
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_fits_into_thirty_buckets() {
+    fn the_kept_history_fits_into_thirty_buckets() {
         for ms in [100, 101, 999, 1000, 60_000, 86_400_000] {
             let period = Duration::from_millis(ms);
             let window = Window { limit: 1, period };
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_limits_for_one_interval_the_smaller_holds() {
+    fn the_smaller_of_two_limits_for_one_interval_holds() {
         let both = Quota::per_second(5).and(Quota::per_second(3));
         assert_eq!(both, Quota::per_second(3));
         let three = Quota::per_hour(9).and(Quota::per_second(3));

@@ -1,157 +1,158 @@
 //! The rules that keep the protocol safe, one name each.
 //!
-//! Every rule stands against a trap of protocol §10. Always on in a normal build; a build with
-//! `test-util` can switch one off, and the simulation must then find what the trap says.
+//! Every rule prevents a trap of protocol §10. In a normal build all rules are on. A build with `test-util` can switch
+//! one off, and the simulation must then find what the trap says.
 
 #![cfg_attr(not(feature = "test-util"), allow(unreachable_pub))]
 
-/// One rule. The code that enforces it asks `Rules::hold` at the place it matters.
+/// One rule. The code that enforces it asks `Rules::hold` where the rule matters.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 // Without the switches some rules are never named.
 #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
 pub enum Rule {
-    /// A token needs Q equal counters, by a raise if need be; the greatest seen is not enough.
+    /// A token needs Q equal counters, after a raise if needed. The greatest counter seen is not enough.
     EqualTokens,
     /// A raise counts only if the counter is exactly the token.
     ExactAck,
-    /// The validity is looked at after the last vote that counts.
+    /// The validity is checked after the last vote that counts.
     ValidityAfterVote,
     /// Every attempt has a new owner.
     FreshOwner,
     /// An extension counts only while the old validity lasts.
     ExtendInTime,
-    /// An extension never shortens.
+    /// An extension never shortens a lease.
     NeverShorten,
-    /// An extension never re-creates.
+    /// An extension never re-creates a key.
     NeverRecreate,
-    /// A node that may not vote obeys no extension and no repair: the guard in every script.
+    /// A node that may not vote obeys no extension and no repair: every script checks the guard.
     Guard,
-    /// A lease is put back where it was lost.
+    /// A lease is put back on nodes that lost it.
     Repair,
-    /// What was evicted is not put back.
+    /// An evicted lock is not put back.
     EvictionLasts,
     /// A memory does not vote before it was watched for a whole quarantine.
     Quarantine,
-    /// Restart is told by run and record, not by "is it empty".
+    /// A restart is recognised by run and record, not by asking whether the node is empty.
     RunAndRecord,
-    /// The quarantine is counted by clients' clocks, not by the node's.
+    /// The quarantine is counted by clients' clocks, not by the node's clock.
     WitnessedByClients,
-    /// Nothing travels on a connection whose handshake has not been read.
+    /// Nothing is sent on a connection before the answer to its handshake was read.
     HandshakeFirst,
     /// A rollback goes to every node that was asked, not only to those that granted.
     ReleaseEverywhere,
-    /// `bootstrap` is refused where a neighbour votes.
+    /// `bootstrap` is refused if another node votes.
     BootstrapOnlyNew,
-    /// A proposal far ahead is capped, never ignored.
+    /// A proposal far ahead is capped, and not ignored.
     ProposalCapped,
-    /// A node whose clock is more than `max_ttl` behind a client's is not counted by it.
+    /// A client does not count a node whose clock is more than `max_ttl` behind the client's.
     ClockNotBehind,
     /// Counters are compared as numbers.
     NumericCounters,
     /// Numbers are written with all their digits.
     AllDigits,
-    /// Old counters go by age, not by the calendar.
+    /// Old counters are forgotten by age, not by the calendar.
     RotateByAge,
     /// An ACQUIRE is never sent twice.
     AcquireOnce,
-    /// RELEASE deletes before it does anything else.
+    /// RELEASE deletes before any other write.
     DeleteFirst,
     /// A RELEASE that was not answered is sent again.
     ReleaseUntilAnswered,
-    /// A RELEASE that was answered while an older connection may still bring its ACQUIRE is sent again behind the
-    /// CLIENT KILL of that connection.
+    /// A RELEASE may be answered while an older connection may still bring its ACQUIRE. It is then sent again behind
+    /// the CLIENT KILL of that connection.
     ReleaseBehindKill,
-    /// An error is no answer, never a refusal.
+    /// An error does not count as an answer, and never as a refusal.
     ErrorIsNoAnswer,
-    /// CLIENT KILL goes to the run that gave the id.
+    /// CLIENT KILL goes only to the run that gave the id.
     KillSameRunOnly,
     /// Two addresses of one server are one vote.
     OneServerOneVote,
-    /// Another number of masters is another fleet.
+    /// Another number of masters means another fleet.
     SameFleet,
     /// A server that evicts is refused.
     NoEviction,
     /// Only records that vote teach their terms.
     OnlyVotersTeach,
-    /// Who sees voters replaces a record that does not vote and is not of its fleet, or asks for more.
+    /// A client that sees voting nodes replaces a record that does not vote, if it is of another fleet or asks for
+    /// more.
     VoucherReplaces,
     /// A record that does not vote, and that nobody vouched for, gives way to another fleet.
     UnusedGivesWay,
-    /// It does not while a client of its own fleet is there.
+    /// Such a record does not give way while a client of its own fleet is there.
     VisitedStays,
-    /// Who sees no voter changes no record that was vouched for.
+    /// A client that sees no voting node does not change a record that was vouched for.
     StrangersChangeNothing,
-    /// Nobody witnesses who does not see a majority.
+    /// A client that sees no majority witnesses nothing.
     MajorityInSight,
-    /// A voter of another fleet stops a client.
+    /// A client stops if it sees a voting node of another fleet.
     OtherFleetStops,
-    /// Another list of masters is another fleet.
+    /// Another list of masters means another fleet.
     SameList,
-    /// A record of another run is none, whatever else it says.
+    /// A record of another run counts as missing, whatever it says.
     RunFirst,
-    /// Greater terms are in use only once the whole fleet has them.
+    /// Greater terms are used only once the whole fleet has them.
     RaiseBeforeUse,
-    /// The handshake answers with the greater w, though it was not worth a write.
+    /// The handshake answers with the greater w, even if it does not write it.
     GreaterW,
     /// Z follows from the M in the record.
     MarginInRecord,
     /// A memory that comes back from a disk keeps the terms under which it voted.
     DiskVouches,
-    /// Only a majority of voters lowers what was vouched for.
+    /// Only a majority of voting nodes lowers terms that were vouched for.
     LoneVoterLowers,
-    /// `bootstrap` is refused where the fleet was used.
+    /// `bootstrap` is refused if the fleet was used.
     BootstrapUnused,
     /// `open` carries the id of its node's record.
     OwnGuard,
     /// A hand-over counts from the sending of the request that it answers, not from its receipt.
     PushFromItsRequest,
-    /// A hand-over names the memory that made it: servers replicate what they publish.
+    /// A hand-over names the memory that made it, because servers replicate what they publish.
     PushCarriesGuard,
-    /// What was given back is over: a later word about that grant is no vote.
+    /// A grant that was given back is over: a later message about it is not a vote.
     YieldedIsOver,
-    /// Who holds some nodes gives all of them back to one who stands before it.
+    /// A waiter that holds only some nodes gives all of them back to an earlier waiter.
     YieldAll,
-    /// Who asks for a place without having asked for the lock is refused where it would come before others.
+    /// A waiter that joins the queue without an attempt is refused if it would come before others.
     OnlyLast,
-    /// Who waits asks again and again.
+    /// A waiter asks again and again.
     JoinAgain,
-    /// A release tells every node that may know its owner, also those that never granted.
+    /// A release goes to every node that may know its owner, also to those that never granted.
     LeaveEverywhere,
-    /// The next in line is told for how long the head may take.
+    /// The next waiter in the queue is told how long the head may take.
     NextIsTold,
-    /// Who has come in line asks again soon: until then it need not be told that it is next.
+    /// A waiter that has joined the queue asks again soon. Until then it need not be told that it is next.
     SecondAsk,
-    /// Who waits and reaches no majority leaves the line of the nodes that it does reach.
+    /// A waiter that reaches no majority leaves the queues of the nodes that it does reach.
     StandAside,
-    /// A semaphore is numbered slots, each with its own majority: no node counts holders for itself.
+    /// A semaphore has numbered slots, each with its own majority. No node counts holders for itself.
     NumberedSlots,
-    /// A vote for a slot is over when something that may take it back was sent to that node after it was asked for.
+    /// A vote for a slot is over once a request that may take it back was sent to that node after the vote's request.
     MoveForgets,
-    /// The limit is looked at when a grant is complete.
+    /// The limit is checked when a grant is complete.
     LimitAtGrant,
-    /// A newer limit takes the place of an older one.
+    /// A newer limit replaces an older one.
     GreaterVersion,
     /// A resize has succeeded when every node has answered.
     ResizeAll,
-    /// What is taken above a slot is counted over all nodes that voted for it.
+    /// Slots that are taken above a slot are counted over all nodes that voted for it.
     CountAbove,
-    /// Who is the first to hold a slot tells every node the limit.
+    /// The first holder of a slot tells every node the limit.
     SettleLimit,
     /// A slot that is taken in place of another gets a token of its own.
     MoveMints,
-    /// Who gives slots back gives back all that it has.
+    /// A waiter that gives slots back gives back all that it has.
     YieldAllSlots,
-    /// Who waits for a slot stands in line with one ticket, the same on all nodes.
+    /// A waiter for a slot queues with one ticket, the same on all nodes.
     SameTicket,
-    /// A unit counts in every interval that it lies in, not in that of the clock.
+    /// A unit counts in every interval that it lies in, not in an interval fixed by the clock.
     SlidingInterval,
     /// A memory gives out no unit before it was watched for a whole interval.
     HistoryOfUnits,
     /// A unit that was counted before the clock went back is not given back.
     EraOfUnits,
-    /// What was given back is given back once.
+    /// Units that are given back are given back once.
     RefundOnce,
     /// A unit's age counts from the sending of the request for it, not from the answer.
     AgeFromSending,
@@ -159,19 +160,19 @@ pub enum Rule {
     ReadersOwnTtl,
     /// A writer that waits keeps new readers out.
     WriterIntent,
-    /// Writers that were refused queue among each other.
+    /// Writers that were refused queue among themselves.
     WritersQueue,
     /// Readers that a writer has kept out are let in before the next writer.
     ReaderWindow,
-    /// A reader's epoch stands on Q nodes: by a raise, if need be.
+    /// A reader's epoch stands on Q nodes, after a raise if needed.
     EpochStands,
-    /// A lease of a read-write lock is put back only where nobody stands against it.
+    /// A lease of a read-write lock is put back only if nobody on the node conflicts with it.
     RepairAlone,
-    /// A writer becomes a reader in one step: nobody writes in between.
+    /// A writer becomes a reader in one step, so nobody writes in between.
     DowngradeInPlace,
     /// Of several names a node gives all or none.
     AllOrNone,
-    /// The token of several names is newer than the last one of each.
+    /// The token of several names is greater than the last one of each name.
     TokenOfAll,
 }
 
@@ -262,7 +263,7 @@ impl Rule {
     ];
 }
 
-/// Which rules are on.
+/// The rules that are on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     #[cfg(any(test, feature = "test-util"))]
@@ -270,13 +271,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All of them.
+    /// All rules.
     pub const ALL: Self = Self {
         #[cfg(any(test, feature = "test-util"))]
         off: 0,
     };
 
-    /// All but one.
+    /// All rules but one.
     #[cfg(any(test, feature = "test-util"))]
     pub const fn without(rule: Rule) -> Self {
         Self {

@@ -1,24 +1,24 @@
-//! The room that a crowd took is given back when the crowd is gone.
+//! Gives back the memory that a collection took for a crowd, once the crowd is gone.
 
 use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hash},
 };
 
-/// What is empty keeps room for this many.
+/// An empty collection keeps room for this many items.
 const KEPT: usize = 64;
-/// From here on it was a crowd. What fills and empties all day below this asks for memory once.
+/// More room than this was for a crowd. A smaller collection that fills and empties all day asks for memory once.
 const CROWD: usize = 16 * KEPT;
 
-/// What is filled and emptied again and again.
-pub(crate) trait Room {
-    /// How many there are, and for how many there is room.
+/// A collection that is filled and emptied again and again.
+pub(crate) trait Shrink {
+    /// The number of items, and the room for items.
     fn taken(&self) -> (usize, usize);
 
     fn shrink(&mut self, to: usize);
 
-    /// Nobody is there any more: the room of a crowd is given back. A look, where there was none.
-    fn give_back(&mut self) {
+    /// Gives the room of a crowd back if nothing is left. Otherwise it costs only a look.
+    fn shrink_if_empty(&mut self) {
         let (taken, room) = self.taken();
         if taken == 0 && room > CROWD {
             self.shrink(KEPT);
@@ -26,7 +26,7 @@ pub(crate) trait Room {
     }
 }
 
-impl<T> Room for Vec<T> {
+impl<T> Shrink for Vec<T> {
     fn taken(&self) -> (usize, usize) {
         (self.len(), self.capacity())
     }
@@ -36,7 +36,7 @@ impl<T> Room for Vec<T> {
     }
 }
 
-impl<T> Room for VecDeque<T> {
+impl<T> Shrink for VecDeque<T> {
     fn taken(&self) -> (usize, usize) {
         (self.len(), self.capacity())
     }
@@ -46,7 +46,7 @@ impl<T> Room for VecDeque<T> {
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Room for hashbrown::HashMap<K, V, S> {
+impl<K: Eq + Hash, V, S: BuildHasher> Shrink for hashbrown::HashMap<K, V, S> {
     fn taken(&self) -> (usize, usize) {
         (self.len(), self.capacity())
     }
@@ -61,18 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowd_that_is_gone_takes_no_room() {
+    fn a_crowded_collection_shrinks_once_it_is_empty() {
         let mut queue: VecDeque<u64> = (0..10_000).collect();
-        queue.give_back();
+        queue.shrink_if_empty();
         assert!(queue.capacity() >= 10_000, "they are still there");
         queue.clear();
-        queue.give_back();
+        queue.shrink_if_empty();
         let kept = queue.capacity();
         assert!((KEPT..2 * KEPT).contains(&kept), "{kept}");
         queue.extend(0..500);
         queue.clear();
         let few = queue.capacity();
-        queue.give_back();
+        queue.shrink_if_empty();
         assert_eq!(queue.capacity(), few, "those were no crowd");
     }
 }

@@ -1,15 +1,15 @@
-//! When a map of what is in use is looked through for what nobody uses any more.
+//! Decides when to look through a map for entries that nobody uses any more.
 
 use std::time::Duration;
 
 use crate::base::clock::Tick;
 
-/// Never with fewer than this.
+/// A smaller map is never looked through.
 const CROWD: usize = 1024;
-/// When it was this long ago, or when there are twice as many as were left the last time.
+/// The time between two looks. A look also comes when there are twice as many entries as were left after the last one.
 const AFTER: Duration = Duration::from_secs(60);
 
-/// The last time, and how many were left.
+/// The last look, and how many entries it left.
 #[derive(Default)]
 pub(crate) struct Sweep {
     left: usize,
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_due_after_a_while_or_when_there_are_twice_as_many() {
+    fn a_sweep_is_due_after_a_while_or_when_entries_have_doubled() {
         let mut sweep = Sweep::default();
         let now = Tick::default().plus(AFTER);
         assert!(!sweep.is_due(CROWD - 1, now));

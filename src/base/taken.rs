@@ -1,22 +1,22 @@
-//! Which slots of a semaphore are taken on a node: one bit for each, as `SETBIT` of a server counts them.
+//! The slots of a semaphore that are taken on a node: one bit for each, in the order of a server's `SETBIT`.
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
 use std::fmt;
 
-/// One bit for each slot. What is beyond its end is free, and its last byte is not zero.
+/// One bit for each slot. Slots beyond the end are free, and the last byte is not zero.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Taken(Vec<u8>);
 
 impl Taken {
-    /// As a server has it.
+    /// Reads the bytes of a server.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         let mut taken = Self(bytes.into());
         taken.trim();
         taken
     }
 
-    /// Whether this slot is taken.
+    /// Returns true if this slot is taken.
     pub fn has(&self, slot: u32) -> bool {
         let (byte, bit) = place(slot);
         self.0.get(byte).is_some_and(|byte| byte & bit != 0)
@@ -37,7 +37,7 @@ impl Taken {
         self.trim();
     }
 
-    /// What is taken in either.
+    /// Also takes the slots that are taken in `other`.
     pub fn add(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -47,7 +47,7 @@ impl Taken {
         }
     }
 
-    /// How many are taken above this slot.
+    /// How many slots are taken above this one.
     pub fn above(&self, slot: u32) -> u32 {
         let (byte, bit) = place(slot);
         let rest = self.0.iter().skip(byte + 1).map(|byte| byte.count_ones());
@@ -55,7 +55,7 @@ impl Taken {
         here.count_ones() + rest.sum::<u32>()
     }
 
-    /// How many are taken.
+    /// How many slots are taken.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|byte| byte.count_ones()).sum()
     }
@@ -71,7 +71,7 @@ impl Taken {
         (0..bits).filter(|slot| self.has(*slot))
     }
 
-    /// The first free slot from here on, below `end`.
+    /// The first free slot from `from` on, below `end`.
     #[cfg(any(test, feature = "test-util"))]
     pub fn next_free(&self, from: u32, end: u32) -> Option<u32> {
         (from..end).find(|slot| !self.has(*slot))
@@ -84,7 +84,7 @@ impl fmt::Debug for Taken {
     }
 }
 
-/// Its byte, and its bit in there.
+/// The byte of a slot, and its bit in there.
 fn place(slot: u32) -> (usize, u8) {
     (slot as usize / 8, 0x80 >> (slot % 8))
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_a_slot_is_counted_without_it() {
+    fn slots_above_a_slot_are_counted_without_it() {
         let some = taken(&[1, 3, 7, 8, 20]);
         for (slot, above) in [
             (0, 5),

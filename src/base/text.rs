@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Rows under a head, with columns as wide as they need to be; the last one is not padded.
+/// Formats rows under a head. Columns are as wide as they need to be, and the last one is not padded.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut lines: Vec<Vec<&str>> = vec![head.to_vec()];
     lines.extend(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn singular_and_plural_are_chosen_by_the_count() {
         assert_eq!(
             [counted(1, "master"), counted(3, "master")],
             ["1 master", "3 masters"]

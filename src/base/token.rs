@@ -4,11 +4,11 @@ use std::{fmt, num::ParseIntError, str::FromStr};
 
 /// A fencing token: strictly greater than every token given out for the same name before.
 ///
-/// It is below 2^53, so that it survives JSON and JavaScript. If nodes have forgotten their counters (all
-/// restarted, or two days went by) the order rests on wall clocks: see [`docs::guarantees`](crate::docs::guarantees).
-///
 /// Hand it to the store that the lock protects, and let the store refuse a smaller one
-/// ([`fence::Gate`](crate::fence::Gate)). It has no arithmetic on purpose: a token is only compared and stored.
+/// ([`fence::Gate`](crate::fence::Gate)). A token is only compared and stored, so it has no arithmetic.
+///
+/// It is below 2^53, so that JSON and JavaScript keep it exactly. If nodes have forgotten their counters (all
+/// restarted, or two days went by), the order rests on wall clocks: see [`docs::guarantees`](crate::docs::guarantees).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FencingToken(u64);
 
@@ -25,8 +25,8 @@ impl FencingToken {
         self.0
     }
 
-    /// The token as a signed number, for columns such as SQL's `BIGINT`. A token is below 2^53, so it is
-    /// never negative and loses nothing, and the order stays the same.
+    /// The token as a signed number, for columns such as SQL's `BIGINT`. A token is below 2^53, so it is never negative
+    /// and loses nothing, and the order stays the same.
     ///
     /// ```
     /// let token = quorate::FencingToken::try_from(42)?;
@@ -38,7 +38,7 @@ impl FencingToken {
     }
 }
 
-/// What was read is not a fencing token: the number is 2^53 or greater, or the text is not a number.
+/// The error for a number or a text that is not a valid fencing token: it is 2^53 or greater, or not a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAToken(String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for NotAToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is not a fencing token: an integer from 0 to 2^53 - 1 is",
+            "{} is not a fencing token: it must be an integer from 0 to 2^53 - 1",
             self.0
         )
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_number_is_the_same_number() {
+    fn a_token_as_i64_has_the_same_value() {
         for number in [0, 1, FencingToken::MAX] {
             let token = FencingToken::try_from(number).unwrap();
             assert_eq!(u64::try_from(token.as_i64()), Ok(number));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn text_goes_there_and_back() {
+    fn token_text_round_trips() {
         let token: FencingToken = "42".parse().unwrap();
         assert_eq!(token.to_string(), "42");
         assert!("-1".parse::<FencingToken>().is_err());

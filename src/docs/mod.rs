@@ -1,64 +1,61 @@
 //! The long documents, beside the code that they describe.
 //!
-//! | read | to learn |
+//! | page | answers |
 //! | --- | --- |
-//! | [`guarantees`] | what is promised, under which assumptions, and what is not |
-//! | [`fencing`] | how the thing behind the lock checks a token |
-//! | [`consul`] | locks and semaphores in a Consul cluster: when to choose it, what it promises, what stands there |
-//! | [`semaphores`] | at most L at once: what a semaphore is here, and what the Redis recipes for one get wrong |
-//! | [`rates`] | at most L in any interval: what a rate limit promises, what it costs, what others get wrong |
-//! | [`faces`] | tower layers, streams, threads: which face for which program, statuses, deadlines, outages |
-//! | [`shutdown`] | graceful shutdown, handlers with deadlines, and what remains of a lock however a program ends |
-//! | [`migration`] | coming from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
-//! | [`failures`] | what happens when a server, a network or a client fails, and what you see of it |
-//! | [`operations`] | first start, states of nodes, changing the fleet, rights, settings of the servers |
+//! | [`guarantees`] | what is promised, under which assumptions, and what is not promised |
+//! | [`fencing`] | what the store behind the lock must do |
+//! | [`operations`] | servers, rights, first start, choosing N and ttl, changing the fleet, alerts |
+//! | [`failures`] | what happens when a server, a network, a clock or a client fails |
+//! | [`semaphores`] | at most n at a time |
+//! | [`rates`] | at most n in any interval |
+//! | [`integrations`] | tower layers, streams, threads |
+//! | [`consul`] | locks and semaphores in a Consul cluster |
+//! | [`shutdown`] | how a program ends, and what remains of its locks |
+//! | [`migration`] | from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
+//! | [`logs`] | every log event, and what to alert on |
 //! | [`numbers`] | how fast it is, and how that was measured |
-//! | [`logs`] | every event with its level and fields, how to switch them on, how much an outage writes |
 //! | [`testing`] | how it is tested, and how to torture your own servers |
-//! | [`protocol`] | what stands on a node and what client and node say to each other |
-//! | [`architecture`] | the picture, the boundary, the walk of a request, and where a change goes |
+//! | [`architecture`] | the picture, the walk of a request, and where a change goes |
+//! | [`protocol`] | the specification: what stands on a node, and what client and node say to each other |
 
-#[doc = include_str!("architecture.md")]
-pub mod architecture {}
+/// Makes the module of a page.
+///
+/// The links of a page lead to files, for readers of a checkout. `links.md` defines the same links as modules; it stands first, and
+/// the first definition of a link counts.
+macro_rules! page {
+    ($name:ident, $file:literal) => {
+        #[doc = include_str!("links.md")]
+        #[doc = include_str!($file)]
+        pub mod $name {}
+    };
+}
 
-#[doc = include_str!("consul.md")]
-pub mod consul {}
+page!(architecture, "architecture.md");
+page!(consul, "consul.md");
+page!(failures, "failures.md");
+page!(fencing, "fencing.md");
+page!(guarantees, "guarantees.md");
+page!(integrations, "integrations.md");
+page!(logs, "logs.md");
+page!(migration, "migration.md");
+page!(numbers, "numbers.md");
+page!(operations, "operations.md");
+page!(rates, "rates.md");
+page!(semaphores, "semaphores.md");
+page!(shutdown, "shutdown.md");
+page!(testing, "testing.md");
 
-#[doc = include_str!("faces.md")]
-pub mod faces {}
-
-#[doc = include_str!("failures.md")]
-pub mod failures {}
-
-#[doc = include_str!("fencing.md")]
-pub mod fencing {}
-
-#[doc = include_str!("guarantees.md")]
-pub mod guarantees {}
-
-#[doc = include_str!("logs.md")]
-pub mod logs {}
-
-#[doc = include_str!("migration.md")]
-pub mod migration {}
-
-#[doc = include_str!("numbers.md")]
-pub mod numbers {}
-
-#[doc = include_str!("operations.md")]
-pub mod operations {}
-
-#[doc = include_str!("protocol.md")]
-pub mod protocol {}
-
-#[doc = include_str!("rates.md")]
-pub mod rates {}
-
-#[doc = include_str!("semaphores.md")]
-pub mod semaphores {}
-
-#[doc = include_str!("shutdown.md")]
-pub mod shutdown {}
-
-#[doc = include_str!("testing.md")]
-pub mod testing {}
+#[doc = include_str!("links.md")]
+#[doc = include_str!("protocol/README.md")]
+pub mod protocol {
+    page!(admission, "protocol/admission.md");
+    page!(evidence, "protocol/evidence.md");
+    page!(mutex, "protocol/mutex.md");
+    page!(queue, "protocol/queue.md");
+    page!(rates, "protocol/rates.md");
+    page!(rwlock, "protocol/rwlock.md");
+    page!(semaphore, "protocol/semaphore.md");
+    page!(several, "protocol/several.md");
+    page!(traps, "protocol/traps.md");
+    page!(words, "protocol/words.md");
+}

@@ -1,5 +1,5 @@
-//! Routes: events and answers in, to the room that decides; effects out. No I/O, no tokio timers; time and
-//! chance come in, so that a simulation replays it.
+//! Takes in events and answers, passes each to the room that decides, and gives out effects. The core does no I/O and
+//! uses no tokio timer. Time and randomness are inputs, so that a simulation can replay it.
 
 #[cfg(any(test, feature = "test-util"))]
 mod probe;
@@ -12,91 +12,89 @@ use std::{
 
 use crate::{
     Error,
-    base::{clock::Tick, logs, owner::Entry, shrink::Room as _},
+    base::{clock::Tick, logs, owner::Entry, shrink::Shrink as _},
     engine::{
+        acquire::Acquisitions,
         bootstrap::Bootstrap,
-        early::{Asked, Early},
+        cluster::Cluster,
         event::Event,
+        grant::Grant,
         holdings::Holdings,
-        net::Net,
-        pools::Pools,
-        questions::Questions,
         rates::Rates,
         ready::Ready,
-        rests::Rests,
         shutdown::Shutdown,
+        sleeps::Sleeps,
+        startup::{Asked, Startup},
         status::Status,
+        survey::Surveys,
         timers::Key,
-        wishes::{Follows, Wishes},
     },
     lease::keeper::Keeper,
     node::{
         DialError, Disconnected, Incoming,
-        session::{Effect, Heard, Purpose, RoundId, Session, Step, Tag},
+        session::{Effect, Heard, Purpose, Session, Step, Tag},
         status::{NodeState, NodeStatus},
     },
     protocol::rates::words::Purse,
 };
 
-/// At most this many timers ring in one go. After a pause of the process thousands of renewals are due at once;
-/// answers and events are read between them.
+/// Maximum number of timers that ring in one go. After a pause of the process thousands of renewals may be due at once.
+/// Answers and events are read between two such groups.
 pub(super) const TIMERS_AT_ONCE: usize = 256;
 
-/// All that is known and under way, by room.
+/// Everything that is known and under way, by room.
 pub(crate) struct Core {
-    net: Net,
-    wishes: Wishes,
+    cluster: Cluster,
+    acquisitions: Acquisitions,
     holdings: Holdings,
-    questions: Questions,
-    pools: Pools,
+    surveys: Surveys,
     rates: Rates,
-    rests: Rests,
+    sleeps: Sleeps,
     ready: Ready,
     bootstrap: Bootstrap,
     shutdown: Shutdown,
-    early: Early,
+    startup: Startup,
     status: Arc<Status>,
-    /// Kept for its room: what was read of a node at a time.
+    /// Input that was read from one node. It is kept to reuse its memory.
     read: Vec<Incoming>,
-    /// The runtime is gone.
+    /// The runtime has ended.
     ended: bool,
 }
 
 impl Core {
     pub(super) fn new(
-        net: Net,
+        cluster: Cluster,
         status: Arc<Status>,
         keeper: Weak<dyn Keeper>,
         purse: Weak<dyn Purse>,
     ) -> Self {
         Self {
-            net,
-            wishes: Wishes::default(),
+            cluster,
+            acquisitions: Acquisitions::default(),
             holdings: Holdings::new(keeper),
-            questions: Questions::default(),
-            pools: Pools::default(),
+            surveys: Surveys::default(),
             rates: Rates::new(purse),
-            rests: Rests::default(),
+            sleeps: Sleeps::default(),
             ready: Ready::default(),
             bootstrap: Bootstrap::default(),
             shutdown: Shutdown::default(),
-            early: Early::new(),
+            startup: Startup::new(),
             status,
             read: Vec::new(),
             ended: false,
         }
     }
 
-    /// The channel on which nodes tell the waiters of this quorum.
+    /// The channel on which nodes notify the waiters of this quorum.
     pub(super) fn channel(&self) -> Arc<str> {
-        Arc::clone(&self.net.settings.channel)
+        Arc::clone(&self.cluster.settings.channel)
     }
 
     // ---- what callers ask -------------------------------------------------------------------
 
-    /// In the order they were put.
+    /// Handles the events in the order in which they were sent.
     pub(crate) fn events(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.net.look_at_the_clock();
+        self.cluster.look_at_the_clock();
         for event in events {
             if event.asks_nodes() && self.waits_for_nodes() {
                 self.wait_for_nodes(Asked::Event(event));
@@ -108,291 +106,266 @@ impl Core {
     }
 
     fn obey(&mut self, event: Event) {
-        let net = &mut self.net;
+        let cluster = &mut self.cluster;
         match event {
-            Event::Cancel(id) => self.wishes.cancel(net, id),
-            Event::Extend { lease, reply } => self.holdings.extend(net, lease, reply),
-            Event::Downgrade { lease, reply } => self.holdings.downgrade(net, lease, reply),
-            Event::Release { lease, reply } => self.holdings.release(net, lease, reply),
-            Event::Abandon { lease } => self.holdings.abandon(net, lease),
-            Event::StopWaiting { limited } => self.rates.stop_waiting(net, &limited),
-            Event::TakeBack { limited, parts } => self.rates.take_back(net, &limited, parts),
+            Event::Cancel(id) => self.acquisitions.cancel(cluster, id),
+            Event::Extend { lease, reply } => self.holdings.extend(cluster, lease, reply),
+            Event::Downgrade { lease, reply } => self.holdings.downgrade(cluster, lease, reply),
+            Event::Release { lease, reply } => self.holdings.release(cluster, lease, reply),
+            Event::Abandon { lease } => self.holdings.abandon(cluster, lease),
+            Event::StopWaiting { limited } => self.rates.stop_waiting(cluster, &limited),
+            Event::TakeBack { limited, parts } => self.rates.take_back(cluster, &limited, parts),
             Event::Shutdown { within, reply } => {
                 self.close_doors();
-                self.shutdown.wait(self.net.now, within, reply);
+                self.shutdown.wait(self.cluster.now, within, reply);
             }
             // After the end callers find their channels closed.
             _ if self.shutdown.is_closed() => {}
-            Event::Acquire(wish) => {
-                let follows = self.wishes.begin(net, wish);
-                self.grant(follows);
+            Event::Acquire(acquisition) => {
+                let grant = self.acquisitions.begin(cluster, acquisition);
+                self.hold(grant);
             }
-            Event::Inspect { name, reply } => self.questions.inspect(net, name, reply),
-            Event::Evict { name, reply } => self.questions.evict(net, name, reply),
+            Event::Inspect { name, reply } => self.surveys.inspect(cluster, name, reply),
+            Event::Evict { name, reply } => self.surveys.evict(cluster, name, reply),
             Event::Available {
                 pool,
                 agreed,
                 reply,
-            } => self.pools.available(net, pool, agreed, reply),
+            } => self.surveys.available(cluster, pool, agreed, reply),
             Event::Resize {
                 pool,
                 agreed,
                 to,
                 reply,
-            } => self.pools.resize(net, pool, agreed, to, reply),
+            } => self.surveys.resize(cluster, pool, agreed, to, reply),
             Event::EvictSlot { pool, slot, reply } => {
-                self.pools.evict(net, pool, slot, reply);
+                self.surveys.evict_slot(cluster, pool, slot, reply);
             }
-            Event::Spend(spending) => self.rates.begin(net, spending),
+            Event::Spend(spending) => self.rates.begin(cluster, spending),
             Event::Peek {
                 limited,
                 grace,
                 reply,
-            } => self.rates.peek(net, limited, grace, reply),
-            Event::Rest { time, reply } => self.rests.begin(net, time, reply),
-            Event::Ready { within, reply } => self.ready.answering(net, within, reply),
-            Event::Voting { within, reply } => self.ready.voting(net, within, reply),
+            } => self.rates.peek(cluster, limited, grace, reply),
+            Event::Sleep { time, reply } => self.sleeps.begin(cluster, time, reply),
+            Event::Ready { within, reply } => self.ready.answering(cluster, within, reply),
+            Event::Voting { within, reply } => self.ready.voting(cluster, within, reply),
             Event::Bootstrap {
                 within,
                 mode,
                 reply,
-            } => self.bootstrap.begin(net, within, mode, reply),
+            } => self.bootstrap.begin(cluster, within, mode, reply),
         }
     }
 
     fn waits_for_nodes(&self) -> bool {
-        self.early.is_coming_up() && !self.shutdown.is_closed()
+        self.startup.is_coming_up() && !self.shutdown.is_closed()
     }
 
     fn wait_for_nodes(&mut self, asked: Asked) {
-        let (now, timeout) = (self.net.now, self.net.settings.node_timeout);
+        let (now, timeout) = (self.cluster.now, self.cluster.settings.node_timeout);
         let end = match &asked {
             Asked::Event(event) => event.end(),
-            Asked::Rested(wish) => self.wishes.end_of(*wish),
+            Asked::Rested(acquisition) => self.acquisitions.end_of(*acquisition),
         };
-        self.early.push(now, timeout, end, asked);
+        self.startup.push(now, timeout, end, asked);
     }
 
-    fn obey_early(&mut self, asked: Asked) {
+    fn obey_after_startup(&mut self, asked: Asked) {
         match asked {
             Asked::Event(event) => self.obey(event),
-            Asked::Rested(wish) => {
-                self.wishes.rested(&mut self.net, wish, false);
+            Asked::Rested(acquisition) => {
+                self.acquisitions
+                    .rest_is_over(&mut self.cluster, acquisition);
             }
         }
     }
 
     // ---- what the nodes say -----------------------------------------------------------------
 
-    /// An answer goes to the room that asked.
+    /// Passes an answer to the room that asked for it.
     fn route(&mut self, heard: Heard) {
-        let net = &mut self.net;
+        let cluster = &mut self.cluster;
         let (tag, node, answer) = match heard {
             Heard::Answer { tag, node, answer } => (tag, node, answer),
             Heard::Push { node, push } => {
-                let follows = self.wishes.pushed(net, node, push);
-                return self.grant(follows);
+                let grant = self.acquisitions.pushed(cluster, node, &push);
+                return self.hold(grant);
             }
         };
         let round = tag.round;
         match tag.purpose {
-            Purpose::Acquire => {
-                let follows = self.wishes.heard(net, round, node, answer);
-                self.follow(round, node, follows);
-            }
-            Purpose::Raise => {
-                let follows = self.wishes.raised(net, round, node, answer);
-                self.follow(round, node, follows);
-            }
-            Purpose::Join => {
-                let follows = self.wishes.joined(net, round, node, answer);
-                self.grant(follows);
-            }
-            Purpose::Take => {
-                let follows = self.wishes.took(net, round, node, answer);
-                self.follow(round, node, follows);
-            }
-            Purpose::GiveBack => {
-                let follows = self.wishes.gave_back(net, round, node, answer);
-                self.follow(round, node, follows);
-            }
-            Purpose::Look | Purpose::Resize | Purpose::EvictSlot => {
-                self.pools.heard(net, round, node, answer);
-            }
+            purpose @ (Purpose::Acquire
+            | Purpose::Raise
+            | Purpose::Join
+            | Purpose::Take
+            | Purpose::GiveBack) => match self.acquisitions.by_round(round) {
+                Some(id) => {
+                    let grant = self
+                        .acquisitions
+                        .answered(cluster, id, purpose, node, answer);
+                    self.hold(grant);
+                }
+                None => self.holdings.late_grant(cluster, round, node, &answer),
+            },
             purpose @ (Purpose::Spend | Purpose::Meter) => {
-                self.rates.heard(net, purpose, round, node, answer);
+                self.rates.heard(cluster, purpose, round, node, answer);
             }
-            // What was not given back is asked for again, when the node says that it is ours still.
+            // No answer is needed. If a YIELD was lost, a later answer of the node shows that, and it is sent again. A
+            // REFUND is never sent again.
             Purpose::GiveWay | Purpose::Refund => {}
+            // If it is lost, the next holder sends the limit again.
+            Purpose::SettleLimit => {}
             Purpose::Extend => {
-                self.holdings.extension_heard(net, round, node, answer);
+                self.holdings.extension_heard(cluster, round, node, answer);
             }
             Purpose::Repair => {
                 let answer = answer.ok();
                 self.holdings
-                    .repair_heard(&mut self.net, round, node, answer.as_ref());
+                    .repair_heard(&mut self.cluster, round, node, answer.as_ref());
             }
             Purpose::Release => {
-                self.holdings.release_heard(net, round, node, answer);
+                self.holdings.release_heard(cluster, round, node, answer);
             }
-            Purpose::Question | Purpose::QuestionOfSlots | Purpose::QuestionOfRwlock => {
-                self.questions.heard(net, tag, node, answer);
-            }
+            Purpose::Survey(_) => self.surveys.heard(cluster, tag, node, answer),
             Purpose::Bootstrap => self.bootstrap.heard(round, node, answer),
         }
     }
 
-    fn follow(&mut self, round: RoundId, node: usize, follows: Follows) {
-        match follows {
-            Follows::Grant(grant) => self.holdings.begin(&mut self.net, *grant),
-            Follows::Stray(answer) => {
-                self.holdings
-                    .late_grant(&mut self.net, round, node, &answer);
-            }
-            Follows::Nothing => {}
+    fn hold(&mut self, grant: Option<Box<Grant>>) {
+        if let Some(grant) = grant {
+            self.holdings.begin(&mut self.cluster, *grant);
         }
     }
 
-    fn grant(&mut self, follows: Follows) {
-        if let Follows::Grant(grant) = follows {
-            self.holdings.begin(&mut self.net, *grant);
-        }
-    }
-
-    /// Nodes have changed: who waits in line registers with those that are back.
-    fn look_at_the_line(&mut self) {
-        self.rates.look_at_nodes(&mut self.net);
-        for id in self.wishes.look_at_nodes(&self.net) {
-            let follows = self.wishes.look_at(&mut self.net, id);
-            self.grant(follows);
+    /// The state of some node has changed. Acquisitions that are queued register with nodes that are back.
+    fn look_at_queued(&mut self) {
+        self.rates.look_at_nodes(&mut self.cluster);
+        for id in self.acquisitions.look_at_nodes(&self.cluster) {
+            let grant = self.acquisitions.look(&mut self.cluster, id);
+            self.hold(grant);
         }
     }
 
     // ---- time -------------------------------------------------------------------------------
 
-    /// Time has come for something. What had arrived by `seen` was read: nobody is judged by what
-    /// came, or did not come, later.
+    /// A deadline has come. All input that had arrived by `seen` was read, so the nodes are judged by that time.
     pub(crate) fn tick(&mut self, seen: Tick) {
-        self.net.look_at_the_clock();
-        self.net.tick(seen);
+        self.cluster.look_at_the_clock();
+        self.cluster.tick(seen);
         for _ in 0..TIMERS_AT_ONCE {
-            let Some(key) = self.net.timers.pop(seen) else {
+            let Some(key) = self.cluster.timers.pop(seen) else {
                 break;
             };
             self.ring(key);
         }
         self.settle();
-        while let Some(asked) = self.early.pop_due(&self.net, seen) {
-            self.obey_early(asked);
+        while let Some(asked) = self.startup.pop_due(&self.cluster, seen) {
+            self.obey_after_startup(asked);
             self.settle();
         }
     }
 
     fn ring(&mut self, key: Key) {
         let may_wait = self.waits_for_nodes();
-        let net = &mut self.net;
+        let cluster = &mut self.cluster;
         match key {
-            Key::Lease(id) => self.holdings.lease_due(net, id),
-            Key::Wish(id) => {
-                if self.wishes.turn_is_over(net, id) {
-                    // What follows is done.
-                } else if self.wishes.is_in_line(id) {
-                    let follows = self.wishes.look_at(net, id);
-                    self.grant(follows);
-                } else if !self.wishes.rested(net, id, may_wait) {
-                    self.wait_for_nodes(Asked::Rested(id));
-                }
+            Key::Lease(id) => self.holdings.lease_due(cluster, id),
+            Key::Acquisition(id)
+                if may_wait && self.acquisitions.may_wait_for_nodes(cluster, id) =>
+            {
+                self.wait_for_nodes(Asked::Rested(id));
             }
-            Key::Limit(id) => self.rates.line_due(net, id),
-            Key::Rest(id) => self.rests.over(id),
+            Key::Acquisition(id) => {
+                let grant = self.acquisitions.due(cluster, id);
+                self.hold(grant);
+            }
+            Key::Limit(id) => self.rates.line_due(cluster, id),
+            Key::Sleep(id) => self.sleeps.over(id),
             Key::Round(tag) => self.answers_due(tag),
         }
     }
 
-    /// Time has come when the answers to a round are due.
+    /// The answers to a round are due.
     fn answers_due(&mut self, tag: Tag) {
-        let (net, round) = (&mut self.net, tag.round);
+        let (cluster, round) = (&mut self.cluster, tag.round);
         match tag.purpose {
             Purpose::Acquire | Purpose::Raise | Purpose::Take => {
-                let follows = self.wishes.round_due(net, round);
-                self.grant(follows);
+                let grant = self.acquisitions.answers_due(cluster, round);
+                self.hold(grant);
             }
-            Purpose::Extend => self.holdings.extension_due(net, round),
-            Purpose::Release => self.holdings.release_due(net, round),
-            Purpose::Question | Purpose::QuestionOfSlots | Purpose::QuestionOfRwlock => {
-                self.questions.round_due(net, tag);
-            }
-            Purpose::Look | Purpose::Resize | Purpose::EvictSlot => {
-                self.pools.round_due(net, round);
-            }
+            Purpose::Extend => self.holdings.extension_due(cluster, round),
+            Purpose::Release => self.holdings.release_due(cluster, round),
+            Purpose::Survey(_) => self.surveys.answers_due(cluster, tag),
             purpose @ (Purpose::Spend | Purpose::Meter) => {
-                self.rates.round_due(net, purpose, round);
+                self.rates.round_due(cluster, purpose, round);
             }
-            // Nothing waits for a repair.
+            // Nobody waits for the answer to a repair.
             Purpose::Repair
             | Purpose::Join
             | Purpose::GiveWay
             | Purpose::GiveBack
             | Purpose::Refund
+            | Purpose::SettleLimit
             | Purpose::Bootstrap => {}
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// The time at which [`tick`](Self::tick) has something to do.
     pub(crate) fn next_tick(&self) -> Option<Tick> {
         [
-            self.net.next_tick(),
+            self.cluster.next_tick(),
             self.ready.next_tick(),
             self.bootstrap.deadline(),
             self.shutdown.next_tick(),
-            self.early.due(&self.net),
-            self.wishes.next_turns(&self.net),
+            self.startup.due(&self.cluster),
+            self.acquisitions.next_throttled(&self.cluster),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// Passes on what was heard until nothing follows from it, then tells what changed.
+    /// Passes on all answers until nothing follows from them any more. Then publishes the changes.
     fn settle(&mut self) {
-        let mut changed = self.net.look_for_changes();
+        let mut changed = self.cluster.look_for_changes();
         if changed {
-            self.early.look(&self.net);
-            self.look_at_the_line();
+            self.startup.look(&self.cluster);
+            self.look_at_queued();
         }
         loop {
-            while let Some(heard) = self.net.next_heard() {
+            while let Some(heard) = self.cluster.next_heard() {
                 self.route(heard);
             }
             if !self.waits_for_nodes()
-                && let Some(asked) = self.early.pop()
+                && let Some(asked) = self.startup.pop()
             {
-                self.obey_early(asked);
+                self.obey_after_startup(asked);
             }
-            self.wishes.take_turns(&mut self.net);
-            if !self.net.has_heard() && (self.early.is_empty() || self.waits_for_nodes()) {
+            self.acquisitions.begin_throttled(&mut self.cluster);
+            if !self.cluster.has_heard() && (self.startup.is_empty() || self.waits_for_nodes()) {
                 break;
             }
         }
-        if self.net.take_changed() {
+        if self.cluster.take_changed() {
             changed = true;
-            self.look_at_the_line();
+            self.look_at_queued();
         }
         if changed {
             self.publish();
         }
-        self.ready.look(&self.net);
-        self.bootstrap.look(&mut self.net);
-        if self.shutdown.is_due(self.net.now, || self.may_end()) {
+        self.ready.look(&self.cluster);
+        self.bootstrap.look(&mut self.cluster);
+        if self.shutdown.is_due(self.cluster.now, || self.may_end()) {
             self.end_shutdown();
         }
     }
 
     fn publish(&mut self) {
         if !self.ended {
-            let nodes = self.net.statuses();
-            self.net.journal.nodes(self.net.now, &nodes);
-            self.status.publish(self.net.now, nodes);
+            let nodes = self.cluster.statuses();
+            self.cluster.journal.nodes(self.cluster.now, &nodes);
+            self.status.publish(self.cluster.now, nodes);
         }
     }
 }
@@ -400,7 +373,7 @@ impl Core {
 // ---- Input from the driver, and effects that it takes
 
 impl Core {
-    /// `hears`: it hears what the node says unasked.
+    /// `hears`: the connection receives pushes.
     pub(crate) fn connected(
         &mut self,
         node: usize,
@@ -421,7 +394,7 @@ impl Core {
         self.session(node, |session, step| session.disconnected(step, why));
     }
 
-    /// Takes everything that has come from this node by now, in its order. Returns true if there was anything.
+    /// Handles everything that has come from this node, in its order. Returns true if there was anything.
     pub(crate) fn came(
         &mut self,
         node: usize,
@@ -431,10 +404,11 @@ impl Core {
         read.extend(incoming);
         let any = !read.is_empty();
         if any {
-            // After the last of them was read: this process may have stood still between two. A vote is judged by a
-            // clock that is not too early, and a memory is watched since its record was read, never since before.
-            self.net.look_at_the_clock();
-            self.net.session(node, |session, step| {
+            // The clock is read after the last of them was read, because this process may have been paused in between.
+            // A vote must not be judged by a clock that is too early. A memory counts as watched only since its record
+            // was read.
+            self.cluster.look_at_the_clock();
+            self.cluster.session(node, |session, step| {
                 for incoming in read.drain(..) {
                     match incoming {
                         Incoming::Answer(answer) => session.answered(step, answer),
@@ -445,78 +419,78 @@ impl Core {
             });
             self.settle();
         }
-        read.give_back();
+        read.shrink_if_empty();
         self.read = read;
         any
     }
 
-    /// True if more requests may join those that are about to leave: fewer than `few` wait at any node, and other
-    /// requests are unanswered. So a single caller is not kept waiting.
+    /// Returns true if more requests may join those that are about to leave: fewer than `few` wait at every node, and
+    /// other requests are unanswered. So a single caller never waits.
     pub(crate) fn may_gather(&self, few: usize) -> bool {
-        let waiting = self.net.sessions().iter().map(Session::unleft).max();
+        let waiting = self.cluster.sessions().iter().map(Session::unwritten).max();
         let waiting = waiting.unwrap_or(0);
-        let under_way = self.wishes.under_way() + self.holdings.under_way();
+        let under_way = self.acquisitions.under_way() + self.holdings.under_way();
         (1..few).contains(&waiting) && under_way > waiting
     }
 
-    /// The connection took back this many operations; what it was not given yet is not among them.
+    /// The connection has taken back this many operations. Operations that it was not given yet are not counted.
     pub(crate) fn withdrawn(&mut self, node: usize, taken: usize) {
-        self.net.look_at_the_clock();
-        self.net.withdrawn(node, taken);
+        self.cluster.look_at_the_clock();
+        self.cluster.withdrawn(node, taken);
         self.settle();
     }
 
-    /// The driver has written what it was given, up to what the nodes accept.
-    pub(crate) fn left(&mut self) {
-        self.net.left();
+    /// The driver has written what it was given, as much as the nodes accept.
+    pub(crate) fn mark_written(&mut self) {
+        self.cluster.mark_written();
     }
 
     fn session(&mut self, node: usize, act: impl FnOnce(&mut Session, &mut Step<'_>)) {
-        self.net.look_at_the_clock();
-        self.net.session(node, act);
+        self.cluster.look_at_the_clock();
+        self.cluster.session(node, act);
         self.settle();
     }
 
     /// The next effect for the driver.
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
-        self.net.next_effect()
+        self.cluster.next_effect()
     }
 }
 
 // ---- The end: closed by callers, or with the runtime
 
 impl Core {
-    /// No new wishes; leave when all is clean. For an engine whose handles are all gone.
+    /// Takes no new acquisitions, and ends when everything is cleaned up. It is for an engine whose handles are all
+    /// gone.
     pub(crate) fn close(&mut self) {
-        self.net.look_at_the_clock();
+        self.cluster.look_at_the_clock();
         self.close_doors();
         self.settle();
     }
 
     fn close_doors(&mut self) {
         self.shutdown.close();
-        self.early.clear();
-        self.wishes.close(&mut self.net);
+        self.startup.clear();
+        self.acquisitions.close(&mut self.cluster);
         self.rates.clear();
-        self.rests.clear();
+        self.sleeps.clear();
         self.ready.clear();
-        self.net.part();
+        self.cluster.part();
     }
 
-    /// The runtime is gone: every caller finds its channel closed, and no lease is renewed any more.
-    /// Releases still go out.
+    /// The runtime has ended. Every caller finds its channel closed, and no lease is renewed any more. Releases are
+    /// still sent.
     pub(crate) fn end(&mut self) {
         self.holdings.end();
         self.close();
-        self.questions.clear();
-        self.pools.clear();
+        self.surveys.clear();
         self.bootstrap.clear();
         self.shutdown.forget();
         self.announce_end();
         self.ended = true;
     }
 
-    /// Nobody renews any more, and no node is reached.
+    /// Publishes that leases are no longer renewed and that no node is reached.
     fn announce_end(&mut self) {
         let closed = |id: &Arc<str>| NodeStatus {
             node: Arc::clone(id),
@@ -526,55 +500,62 @@ impl Core {
             round_trip: None,
             limits_up_to: Duration::ZERO,
         };
-        let nodes = self.net.settings.nodes.iter().map(closed).collect();
-        self.status.close(self.net.clock.now(), nodes);
+        let nodes = self.cluster.settings.nodes.iter().map(closed).collect();
+        self.status.close(self.cluster.clock.now(), nodes);
         self.holdings.end();
     }
 
-    /// Closed, nothing held, nothing left to take back or to tell.
+    /// Returns true if the engine is closed and holds nothing, with nothing left to take back or to send. Returns true
+    /// too once a shutdown has given up.
     pub(crate) fn is_done(&self) -> bool {
         self.shutdown.is_closed() && (self.is_clean() || self.shutdown.gave_up())
     }
 
-    /// True while there are leases that were not dropped yet.
+    /// Returns true while there are leases that were not dropped yet.
     pub(crate) fn holds(&self) -> bool {
         self.holdings.is_any_held()
     }
 
     fn is_clean(&self) -> bool {
-        self.holdings.is_clean() && self.net.is_idle()
+        self.holdings.is_clean() && self.cluster.is_idle()
     }
 
-    /// Returns true if a shutdown has nothing left to wait for. Every lease is dropped, and a majority is free of it. Nodes that
-    /// answer are waited for beyond that. A node that is away or stalled is not: it would cost every program that ends
-    /// during an outage the whole timeout, and what stands there is a minority, which ends with its ttl.
+    /// Returns true if a shutdown has nothing left to wait for: every lease is dropped, and a majority has confirmed
+    /// that it is free of it. It also waits for the other nodes that answer. It does not wait for a node that is away
+    /// or stalled, because then every program that ends during an outage would wait for the whole timeout. The locks
+    /// that stay there are on a minority, and end with their ttl.
     fn may_end(&self) -> bool {
         let waits = |session: &Session| session.is_confirming() || session.is_parting();
         self.holdings.is_clean()
-            && !self.net.sessions().iter().any(waits)
-            && self.on_most() <= self.net.total() - self.net.needed
+            && !self.cluster.sessions().iter().any(waits)
+            && self.on_most() <= self.cluster.total() - self.cluster.needed
     }
 
-    /// On how many nodes one entry may still stand that was released, at most.
+    /// The greatest number of nodes on which one released entry may still stand.
     fn on_most(&self) -> usize {
         let mut on: BTreeMap<&Entry, usize> = BTreeMap::new();
-        for entry in self.net.sessions().iter().flat_map(Session::unconfirmed) {
+        for entry in self
+            .cluster
+            .sessions()
+            .iter()
+            .flat_map(Session::unconfirmed)
+        {
             *on.entry(entry).or_default() += 1;
         }
         on.into_values().max().unwrap_or(0)
     }
 
-    /// Tells the callers of shutdown what is still held, and the log what is left of the rest.
+    /// Tells the callers of `shutdown` which names are still held, and logs which releases were not confirmed.
     fn end_shutdown(&mut self) {
-        let sessions = self.net.sessions().iter();
+        let sessions = self.cluster.sessions().iter();
         let left = sessions
             .map(Session::unconfirmed)
-            .zip(&self.net.settings.nodes);
+            .zip(&self.cluster.settings.nodes);
         let left: Vec<(usize, &Arc<str>)> = left
             .map(|(entries, node)| (entries.len(), node))
             .filter(|(releases, _)| *releases > 0)
             .collect();
-        let is_free = self.on_most() <= self.net.total() - self.net.needed;
+        let is_free = self.on_most() <= self.cluster.total() - self.cluster.needed;
         for (releases, node) in left {
             match is_free {
                 true => {
@@ -592,7 +573,7 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// Waiting callers find their channels closed.
+    /// Callers that wait find their channels closed.
     fn drop(&mut self) {
         if !self.ended {
             self.announce_end();

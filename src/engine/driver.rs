@@ -1,7 +1,7 @@
 //! The task that carries out what the core decides: dials, writes, reads, sleeps.
 //!
-//! One task for all nodes: a request is encoded once and written to every node from here, and the
-//! answers are read here, so that a vote reaches its ballot without another hop.
+//! There is one task for all nodes. It encodes a request once and writes it to every node, and it reads the answers
+//! itself. So a vote reaches its ballot without another hop between tasks.
 
 use std::{
     future::Future,
@@ -23,42 +23,44 @@ use crate::{
     node::{Connection, Dial, Disconnected, Incoming, Node, session::Effect},
 };
 
-/// At most this many events are obeyed before answers are read again.
+/// Maximum number of events that are handled before answers are read again.
 const EVENTS_AT_ONCE: usize = 64;
-/// At most this many messages of one node are read before the other nodes, the deadlines and other tasks have their turn. So
-/// a node that floods its client delays nobody by much. Answers are not counted: there are as many as were asked for.
+/// Maximum number of messages that are read from one node before the other nodes, the deadlines and other tasks get
+/// their turn. It limits how long a node that floods this client can delay them. Answers are not counted, because there
+/// are never more of them than requests.
 const MESSAGES_AT_ONCE: usize = 1_024;
-/// For this many turns deadlines wait for what has arrived and is not read yet, where messages crowd it out.
+/// For how many turns of this task a deadline waits for unread input, when the messages of a node use up the turn.
 const TURNS_FOR_MESSAGES: u32 = 4;
-/// The same where tokio lets this task read no more. Each such turn reads about 1 MiB.
+/// The same, when the turn ends because tokio lets this task read no more. Each such turn reads about 1 MiB.
 const TURNS_FOR_ANSWERS: u32 = 16;
-/// From this many requests to a node on, they leave without waiting for more.
+/// From this many requests to one node on, the flush does not wait for more.
 const WORTH_A_FLUSH: usize = 64;
 
 /// Drives one core over real nodes.
 pub(crate) struct Driver {
     core: Core,
     events: UnboundedReceiver<Event>,
-    /// What was taken out of the queue, obeyed at once. Kept for its room.
+    /// Events that were taken out of the queue and are handled at once. It is kept to reuse its memory.
     taken: Vec<Event>,
-    /// No handle is left: nothing new can come.
+    /// No handle is left, so no new event can come.
     orphaned: bool,
-    /// Callers run on other threads at the same time.
+    /// The runtime has several threads, so callers run at the same time as this task.
     threads: bool,
-    /// This flush was put off once.
+    /// The current flush was postponed once.
     put_off: bool,
     nodes: Vec<Arc<dyn Node>>,
-    /// Where nodes tell this process whose turn it is.
+    /// The channel on which nodes tell this process that it is its turn.
     channel: Arc<str>,
     links: Vec<Link>,
     alarm: Box<dyn Alarm>,
-    /// The alarm rang: something is due, of which all that had arrived by then is still to be read.
+    /// The alarm rang at this time, so something is due. Input that had arrived by then must be read first.
     rung: Option<Tick>,
-    /// For how many turns that has been put off.
+    /// For how many turns the tick has been postponed.
     put_off_tick: u32,
     /// A node has sent more messages than were read in this turn.
     unread: bool,
-    /// The node that is read first. The first one could use up all that tokio lets this task read.
+    /// The node that is read first. It changes with each turn, because the first node could use up all that tokio lets
+    /// this task read.
     first: usize,
     clock: Arc<dyn Clock>,
 }
@@ -100,7 +102,7 @@ impl Driver {
 
     // ---- when the runtime ends ------------------------------------------------------------
 
-    /// The task is dropped: obeys what is queued, ends everything else, and writes without waiting.
+    /// The task is dropped. Handles the queued events, ends everything else, and writes without waiting.
     pub(super) fn leave(&mut self) {
         self.events.close();
         for link in &mut self.links {
@@ -115,8 +117,8 @@ impl Driver {
         self.write_out();
     }
 
-    /// All that was put into the queue. Somebody may be just putting something in, which `try_recv` would
-    /// miss: the queue is closed, so its end comes, and in no time.
+    /// Takes all events out of the queue. A sender may be in the middle of a send, which `try_recv` would miss. The
+    /// queue is closed, so its end comes, and it comes at once.
     fn drain(&mut self) -> Vec<Event> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut queued = Vec::new();
@@ -130,31 +132,31 @@ impl Driver {
         }
     }
 
-    /// After the end nothing new is begun, and nobody is answered.
+    /// After the end nothing new is started, and no caller gets an answer.
     pub(super) fn obey_last(&mut self, events: Vec<Event>) {
         let events = events.into_iter().filter_map(Event::without_answer);
         self.core.events(events);
         self.write_out();
     }
 
-    /// Whether the core has nothing left to do.
+    /// Returns true if the core has nothing left to do.
     pub(super) fn is_done(&self) -> bool {
         self.core.is_done()
     }
 
-    /// Whether there is a lease that may still be dropped, and a node that could be told.
+    /// Returns true if a lease is left that may still be dropped, and a node is connected that could be told.
     pub(super) fn can_release(&self) -> bool {
         self.core.holds() && self.links.iter().any(|link| matches!(link, Link::Up(_)))
     }
 
-    /// What the sockets take at once. Nothing is read any more: nodes were told not to answer.
+    /// Writes as much as the sockets take at once. Nothing is read any more: the nodes were told not to answer.
     fn write_out(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        // What drops the last lease may be a task that has used up its budget.
+        // The task that drops the last lease may have used up its budget.
         let all = coop::unconstrained(std::future::poll_fn(|cx| {
             self.carry_out();
             for link in &mut self.links {
-                // The core is not told: it would plan the next dial.
+                // The core is not told of a failure, because it would plan the next dial.
                 write(link, cx);
             }
             Poll::Ready(())
@@ -182,8 +184,9 @@ impl Driver {
         true
     }
 
-    /// On a runtime with threads this task is woken by the first of many callers, and would write for each one
-    /// alone: twice the CPU. So it gives the others one turn, once per flush.
+    /// Postpones a flush once, so that other callers can add their requests to it. On a runtime with threads the first
+    /// of many callers wakes this task. Without the pause it would write for each caller alone, which costs twice the
+    /// CPU time.
     fn puts_off(&mut self, cx: &mut Context<'_>) -> bool {
         self.put_off = self.threads && !self.put_off && self.core.may_gather(WORTH_A_FLUSH);
         if self.put_off {
@@ -276,7 +279,7 @@ impl Driver {
                     let taken = connection.withdraw();
                     self.core.withdrawn(node, taken);
                 }
-                // The connection broke meanwhile: the core hears of that next.
+                // The connection broke in the meantime. The core hears of that next.
                 (Effect::Send(..) | Effect::Withdraw(_), Link::Idle | Link::Dialing(_)) => {}
             }
         }
@@ -294,7 +297,7 @@ impl Driver {
         any
     }
 
-    /// Before the links are read.
+    /// Looks at the alarm. Called before the links are read.
     fn ring(&mut self, cx: &mut Context<'_>) {
         if self.rung.is_none()
             && let Some(at) = self.core.next_tick()
@@ -304,8 +307,9 @@ impl Driver {
         }
     }
 
-    /// After the links were read. Not yet where more has arrived than was read: an answer that lies there unread is
-    /// not late. But a node that sends without end holds up no deadline.
+    /// Lets the core's deadlines ring. Called after the links were read. It waits while more input has arrived than was
+    /// read, because an answer that is unread is not late. The wait is bounded, so a node that sends without end holds
+    /// up no deadline.
     fn tick(&mut self) -> bool {
         let turns = match self.unread {
             true => TURNS_FOR_MESSAGES,
@@ -325,7 +329,7 @@ impl Driver {
     }
 }
 
-/// Writes what a connection has; why it is over, if it is.
+/// Writes what is queued on a connection. Returns the reason if the connection has ended.
 fn write(link: &mut Link, cx: &mut Context<'_>) -> Option<Disconnected> {
     let Link::Up(connection) = link else {
         return None;
@@ -351,18 +355,18 @@ impl Future for Driver {
                 return Poll::Pending;
             }
             busy |= this.flush(cx);
-            this.core.left();
+            this.core.mark_written();
             this.ring(cx);
             busy |= this.poll_links(cx);
             busy |= this.tick();
             busy |= this.carry_out();
             if this.core.is_done() {
-                // What a stalled node is asked last may never have been written.
+                // The last request to a stalled node may not have been written yet.
                 this.write_out();
                 return Poll::Ready(());
             }
             if this.unread || !coop::has_budget_remaining() {
-                // It is woken behind the other tasks, and after the runtime has looked at sockets and alarms.
+                // The task is woken after the other tasks, and after the runtime has looked at sockets and alarms.
                 let _ = std::pin::pin!(yield_now()).poll(cx);
                 return Poll::Pending;
             }

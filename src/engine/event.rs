@@ -1,4 +1,4 @@
-//! What callers put to the engine.
+//! The events that callers send to the engine.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -16,11 +16,11 @@ use crate::{
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Part},
 };
 
-/// What is put to the core.
+/// An event for the core.
 pub(crate) enum Event {
-    Acquire(Wish),
-    /// The wish's future was dropped.
-    Cancel(WishId),
+    Acquire(Acquisition),
+    /// The acquisition's future was dropped.
+    Cancel(AcquisitionId),
     Extend {
         lease: LeaseId,
         reply: Responder<()>,
@@ -30,7 +30,7 @@ pub(crate) enum Event {
         lease: LeaseId,
         reply: Responder<()>,
     },
-    /// Released, and somebody waits for the answer; or dropped.
+    /// The lease was released, and its caller waits for the answer; or it was dropped.
     Release {
         lease: LeaseId,
         reply: Option<Responder<()>>,
@@ -46,13 +46,13 @@ pub(crate) enum Event {
         name: Name,
         reply: Responder<bool>,
     },
-    /// When each slot of a semaphore is free.
+    /// Asks when each slot of a semaphore is free.
     Available {
         pool: Pool,
         agreed: Arc<Agreed>,
         reply: Responder<Vec<Duration>>,
     },
-    /// Another limit for a semaphore.
+    /// Sets another limit for a semaphore.
     Resize {
         pool: Pool,
         agreed: Arc<Agreed>,
@@ -65,34 +65,34 @@ pub(crate) enum Event {
         slot: u32,
         reply: Responder<bool>,
     },
-    /// Units of a rate limit.
+    /// Asks for units of a rate limit.
     Spend(Spending),
-    /// The future of one who waits for units was dropped.
+    /// The future of a caller that waits for units was dropped.
     StopWaiting {
         limited: Arc<Limited>,
     },
-    /// Units that nobody will use.
+    /// Returns units that nobody will use.
     TakeBack {
         limited: Arc<Limited>,
         parts: Vec<Part>,
     },
-    /// How many units there are.
+    /// Asks how many units there are.
     Peek {
         limited: Arc<Limited>,
         grace: Grace,
         reply: Responder<Outcome>,
     },
-    /// Answered after so long.
-    Rest {
+    /// Is answered after this time.
+    Sleep {
         time: Duration,
         reply: Responder<()>,
     },
-    /// Answered once a majority of nodes answers.
+    /// Is answered once a majority of the nodes answers.
     Ready {
         within: Duration,
         reply: Responder<()>,
     },
-    /// Answered once a majority of nodes votes.
+    /// Is answered once a majority of the nodes votes.
     Voting {
         within: Duration,
         reply: Responder<()>,
@@ -110,7 +110,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether nodes have to be met before it is obeyed.
+    /// Returns true if the nodes have to be met before the event can be handled.
     pub(super) fn asks_nodes(&self) -> bool {
         matches!(
             self,
@@ -125,15 +125,15 @@ impl Event {
         )
     }
 
-    /// When its caller has to be told, if the caller has said so.
+    /// The time by which the caller must have its answer, if the caller has set one.
     pub(super) fn end(&self) -> Option<Tick> {
         match self {
-            Self::Acquire(wish) => wish.attempt_end(),
+            Self::Acquire(acquisition) => acquisition.attempt_end(),
             _ => None,
         }
     }
 
-    /// What is still obeyed when the runtime is gone, and then answered to nobody.
+    /// The event without its caller, if it is still handled when the runtime has ended.
     pub(super) fn without_answer(self) -> Option<Self> {
         match self {
             Self::Release { lease, .. } => Some(Self::Release { lease, reply: None }),
@@ -143,47 +143,48 @@ impl Event {
     }
 }
 
-/// One wish; a later one has a greater number.
+/// A later acquisition has a greater number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct WishId(pub(crate) u64);
+pub(crate) struct AcquisitionId(pub(crate) u64);
 
-/// One wish to hold something: everything that an attempt needs.
-pub(crate) struct Wish {
-    pub(crate) id: WishId,
+/// A call for a lease, with everything that an attempt needs.
+pub(crate) struct Acquisition {
+    pub(crate) id: AcquisitionId,
     pub(crate) wants: Wants,
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) wait: Wait,
-    /// When the caller began to wait: before the engine heard of it.
+    /// The time at which the caller began to wait. It is earlier than the time at which the engine heard of it.
     pub(crate) asked_at: Tick,
-    /// The largest counter that this handle has seen for the name.
+    /// The greatest counter that this handle has seen for the name.
     pub(crate) seen: Arc<AtomicU64>,
     pub(crate) reply: Responder<Option<Lease>>,
 }
 
-impl Wish {
+impl Acquisition {
     pub(super) fn name(&self) -> &Name {
         self.wants.name()
     }
 
-    /// When the caller has to be told. None for a single attempt, and for a wait without a limit.
+    /// The time by which the caller must have its answer. `None` for a single attempt, and for a wait without a limit.
     pub(super) fn end(&self) -> Option<Tick> {
         self.wait.end(self.asked_at)
     }
 
-    /// When an attempt is cut short. A wait of no length is one attempt, for as long as that takes.
+    /// The time at which an attempt is cut short. A wait of zero is one attempt, for as long as that takes, so it has
+    /// no such time.
     pub(super) fn attempt_end(&self) -> Option<Tick> {
         self.end().filter(|end| *end > self.asked_at)
     }
 
-    /// For how long nodes are to hold it.
+    /// For how long the nodes should hold the lock.
     pub(super) fn node_ttl(&self) -> Duration {
         self.ttl + self.lock_delay
     }
 }
 
-/// One who wants units of a limit.
+/// A caller that wants units of a rate limit.
 pub(crate) struct Spending {
     pub(crate) limited: Arc<Limited>,
     pub(crate) amount: Amount,
@@ -192,28 +193,28 @@ pub(crate) struct Spending {
     pub(crate) reply: Responder<Outcome>,
 }
 
-/// For how long one waits who wants units.
+/// For how long a caller waits for units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Not at all.
+    /// It does not wait.
     Never,
-    /// Until there are enough, unless no node answers.
+    /// It waits until there are enough units, unless no node answers.
     WhileTheyAnswer,
-    /// Until there are enough.
+    /// It waits until there are enough units.
     Always,
 }
 
-/// For how long a wish waits.
+/// For how long an acquisition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// One attempt.
+    /// A single attempt.
     Never,
     /// Until it is held, or for this long.
     For(Option<Duration>),
 }
 
 impl Wait {
-    /// When a wait that began then is over.
+    /// The end of a wait that began at `asked_at`.
     pub(super) fn end(self, asked_at: Tick) -> Option<Tick> {
         match self {
             Self::Never => None,

@@ -1,28 +1,33 @@
-//! What was won for a wish: by an attempt, or in line.
+//! The result of an acquisition that was won, by an attempt or in the queue.
 
 use std::time::Duration;
 
-use super::{event::Wish, net::Net, rollback::roll_back};
+use super::{cluster::Cluster, event::Acquisition, rollback::roll_back};
 use crate::{
     base::{clock::Tick, owner::Entry},
     lease::upkeep::Good,
     node::{request::Target, session::RoundId},
 };
 
-/// A lock that is held on a majority, with one token.
+/// An acquisition, and what was won for it.
 pub(super) struct Grant {
-    pub(super) wish: Wish,
+    pub(super) acquisition: Acquisition,
+    pub(super) won: Won,
+}
+
+/// A lock or a slot that is held on a majority, with one token.
+pub(super) struct Won {
     pub(super) target: Target,
-    /// By which it was won: its late answers find the lease.
+    /// The round that won it. Late answers to that round find the lease by it.
     pub(super) round: RoundId,
     pub(super) entry: Entry,
     pub(super) token: u64,
-    /// Who waited for a read-write lock, and is known to the nodes by this.
+    /// The owner under which the nodes registered its wait for a read-write lock.
     pub(super) waited: Option<Entry>,
-    /// Since when it counts as held.
+    /// The time from which it counts as held.
     pub(super) since: Tick,
     pub(super) good: Good,
-    /// For how long something of it may stand on a node that was asked.
+    /// How long a part of it may stand on a node that was asked.
     pub(super) stands_for: Duration,
     /// The nodes that were asked.
     pub(super) asked: Vec<usize>,
@@ -30,18 +35,18 @@ pub(super) struct Grant {
     pub(super) held: Vec<(usize, u64)>,
     /// The nodes that were asked to raise their counters, or to grant, and have not answered.
     pub(super) raising: Vec<usize>,
-    /// The nodes that have something else of it.
+    /// The nodes that were asked and do not hold it. Something else of this acquisition may stand there.
     pub(super) lacking: Vec<usize>,
 }
 
-impl Grant {
-    /// Nobody can have it any more.
-    pub(super) fn take_back(self, net: &mut Net) {
-        let release = net.release(self.token, self.waited);
+impl Won {
+    /// Gives it back, because its caller is gone.
+    pub(super) fn take_back(self, cluster: &mut Cluster) {
+        let release = cluster.release_verb(self.token, self.waited);
         let granted = self.held.iter().map(|(node, _)| *node);
-        let release = self.target.ask(&self.entry, release);
+        let release = self.target.operation(&self.entry, release);
         roll_back(
-            net,
+            cluster,
             &release,
             self.stands_for,
             self.asked.into_iter(),

@@ -1,4 +1,4 @@
-//! The way into the engine.
+//! The handle through which all other code talks to the engine.
 
 use std::{
     pin::Pin,
@@ -14,10 +14,10 @@ use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    after_runtime::AfterRuntime,
+    cluster::Cluster,
     core::Core,
-    event::{Event, Spending, Waits, Wish, WishId},
-    net::Net,
-    remains::Remains,
+    event::{Acquisition, AcquisitionId, Event, Spending, Waits},
     status::Status,
 };
 use crate::{
@@ -34,17 +34,18 @@ use crate::{
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Part, Purse},
 };
 
-/// The way into the engine: cheap to clone. With the last one, leases included, the engine ends.
+/// The handle of the engine. It is cheap to clone. The engine ends when the last handle is dropped; every lease has
+/// one.
 #[derive(Clone)]
 pub(crate) struct Engine(Arc<Inner>);
 
 struct Inner {
     events: mpsc::UnboundedSender<Event>,
-    remains: Arc<Remains>,
-    last_wish: AtomicU64,
+    after_runtime: Arc<AfterRuntime>,
+    last_acquisition: AtomicU64,
     status: Arc<Status>,
     clock: Arc<dyn Clock>,
-    /// Somebody has shut it down.
+    /// `shutdown` was called.
     is_shut: AtomicBool,
 }
 
@@ -56,8 +57,8 @@ impl Engine {
         let (events, receiver) = mpsc::unbounded_channel();
         let inner = Inner {
             events,
-            remains: Arc::default(),
-            last_wish: AtomicU64::new(0),
+            after_runtime: Arc::default(),
+            last_acquisition: AtomicU64::new(0),
             status,
             clock,
             is_shut: AtomicBool::new(false),
@@ -65,25 +66,26 @@ impl Engine {
         (Self(Arc::new(inner)), receiver)
     }
 
-    /// What decides for this handle's task. It does not keep the engine running.
+    /// Makes the core that the engine's task runs. The core does not keep the engine alive.
     pub(crate) fn core(&self, settings: Arc<Settings>, chance: Chance) -> Core {
-        let net = Net::new(settings, chance, Arc::clone(&self.0.clock));
+        let cluster = Cluster::new(settings, chance, Arc::clone(&self.0.clock));
         let status = Arc::clone(&self.0.status);
         let keeper: Weak<Inner> = Arc::downgrade(&self.0);
         let purse: Weak<Inner> = Arc::downgrade(&self.0);
-        Core::new(net, status, keeper, purse)
+        Core::new(cluster, status, keeper, purse)
     }
 
-    /// What the engine's task is made with.
-    pub(crate) fn remains(&self) -> Arc<Remains> {
-        Arc::clone(&self.0.remains)
+    /// The state that the engine's task and the handles share after the runtime has ended.
+    pub(crate) fn after_runtime(&self) -> Arc<AfterRuntime> {
+        Arc::clone(&self.0.after_runtime)
     }
 
     pub(crate) fn status(&self) -> &Status {
         &self.0.status
     }
 
-    /// Where it is in memory: the same for all clones, and nobody else's while one of them is there.
+    /// The engine's address in memory. It is the same for all clones, and no other engine has it while one of them
+    /// exists.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -92,30 +94,30 @@ impl Engine {
         self.0.clock.now()
     }
 
-    pub(crate) fn new_wish(&self) -> WishId {
-        WishId(self.0.last_wish.fetch_add(1, Relaxed) + 1)
+    pub(crate) fn new_acquisition(&self) -> AcquisitionId {
+        AcquisitionId(self.0.last_acquisition.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Sends an event; the answer is `Closed` if nobody is there any more.
+    /// Sends an event. The answer is `Closed` if the engine has ended.
     pub(crate) fn call<T>(&self, event: impl FnOnce(Responder<T>) -> Event) -> Response<T> {
         self.0.call(event)
     }
 
-    /// Acquires, from now on.
+    /// Starts an acquisition. Its wait begins now.
     pub(crate) fn acquire(
         &self,
-        wish: impl FnOnce(WishId, Tick, Responder<Option<Lease>>) -> Wish,
+        acquisition: impl FnOnce(AcquisitionId, Tick, Responder<Option<Lease>>) -> Acquisition,
     ) -> Acquiring {
-        let id = self.new_wish();
+        let id = self.new_acquisition();
         let asked_at = self.0.clock.now();
         Acquiring {
-            answer: self.call(|reply| Event::Acquire(wish(id, asked_at, reply))),
+            answer: self.call(|reply| Event::Acquire(acquisition(id, asked_at, reply))),
             engine: self.clone(),
             id: Some(id),
         }
     }
 
-    /// Asks for units, from now on.
+    /// Asks for units. The wait begins now.
     pub(crate) fn spend(
         &self,
         limited: &Arc<Limited>,
@@ -139,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Whether every new call is answered with `Closed`.
+    /// Returns true if every new call is answered with `Closed`.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.is_shut.load(Relaxed) || self.0.events.is_closed()
     }
@@ -153,10 +155,10 @@ impl Engine {
 }
 
 impl Inner {
-    /// Puts an event to the task, or to what it has left behind.
+    /// Sends an event to the engine's task. If the task has ended, sends it to what the task has left behind.
     fn tell(&self, event: Event) {
         if let Err(mpsc::error::SendError(event)) = self.events.send(event) {
-            self.remains.tell(event);
+            self.after_runtime.tell(event);
         }
     }
 
@@ -199,12 +201,12 @@ impl Purse for Inner {
     }
 }
 
-/// One who asked for units. What it is not given because it is dropped goes back.
+/// A request for units. If it is dropped, the units that it does not receive go back.
 pub(crate) struct SpendingAsked {
     answer: Response<Outcome>,
     engine: Engine,
     limited: Arc<Limited>,
-    /// It may stand in line.
+    /// It may be queued.
     waits: bool,
 }
 
@@ -221,7 +223,7 @@ impl Future for SpendingAsked {
 impl Drop for SpendingAsked {
     fn drop(&mut self) {
         if self.waits {
-            // First, so that the engine finds it gone.
+            // The channel is closed first, so that the engine finds this caller gone.
             self.answer.close();
             let limited = Arc::clone(&self.limited);
             self.engine.0.tell(Event::StopWaiting { limited });
@@ -229,11 +231,12 @@ impl Drop for SpendingAsked {
     }
 }
 
-/// A wish until it is answered. Dropping it takes everything back. It keeps nothing else of the wish: many wait.
+/// An acquisition that is not answered yet. Dropping it takes everything back. It keeps nothing else of the
+/// acquisition, because many may wait at the same time.
 pub(crate) struct Acquiring {
     answer: Response<Option<Lease>>,
     engine: Engine,
-    id: Option<WishId>,
+    id: Option<AcquisitionId>,
 }
 
 impl Future for Acquiring {

@@ -1,5 +1,5 @@
-//! What is logged of nodes, of failing renewals and of waiting for a quarantine: every change once, and
-//! never a flood. What is too much at INFO and WARN is still there at DEBUG.
+//! Logs changes of nodes, failing renewals, and acquisitions that wait for a quarantine. Each change is logged once,
+//! and never in a flood: what would be too much at INFO and WARN goes to DEBUG.
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
@@ -18,18 +18,19 @@ use crate::{
     node::status::{NodeState, NodeStatus},
 };
 
-/// Changes of one node within a minute. With more it flaps: a restart is four.
+/// The number of changes of one node within a minute that are logged. A node with more of them flaps. A restart is four
+/// changes.
 const CHANGES: usize = 6;
-/// Wishes within a minute that say that they wait for a quarantine.
+/// The number of acquisitions within a minute that are logged as waiting for a quarantine.
 const WAITS: usize = 10;
 
-/// What was written, and when.
+/// A record of what was logged.
 pub(super) struct Journal {
     nodes: Vec<Told>,
     /// Renewals that fail.
     pub(super) renewals: FailingRenewals,
     waits: Budget,
-    /// Nodes that were said to be too far away for a rate limit.
+    /// Nodes that were logged as too far away for a rate limit.
     far: BTreeSet<usize>,
 }
 
@@ -45,8 +46,8 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Tells operators what changed. It is called though nothing did, which ends the minutes of a node that
-    /// flaps: every node is met or dialled again within seconds.
+    /// Logs what has changed. It is called although nothing has changed too, which ends the minutes of a node that
+    /// flaps. Every node is met or dialled again within seconds, so a call always comes.
     pub(super) fn nodes(&mut self, now: Tick, nodes: &[NodeStatus]) {
         if self.nodes.is_empty() {
             self.nodes = nodes.iter().map(Told::new).collect();
@@ -59,7 +60,7 @@ impl Journal {
         }
     }
 
-    /// A wish waits, and too few nodes may vote yet.
+    /// An acquisition waits because too few nodes vote yet.
     pub(super) fn waits_out_a_quarantine(&mut self, now: Tick, name: &Name, error: &Error) {
         if self.waits.pass(now) {
             logs::warn!(
@@ -78,8 +79,8 @@ impl Journal {
         }
     }
 
-    /// The units of a rate limit on this node cannot be used, because its answers take longer than the grace. It is said once
-    /// for each node.
+    /// The units of a rate limit on this node cannot be used, because its answers take longer than the grace. This is
+    /// logged once for each node.
     pub(super) fn out_of_reach(
         &mut self,
         index: usize,
@@ -100,14 +101,15 @@ impl Journal {
     }
 }
 
-/// What was written of one node.
+/// A record of what was logged about one node.
 struct Told {
     status: NodeStatus,
     budget: Budget,
     flaps: Option<Flaps>,
 }
 
-/// Of a node that flaps, the sum is written once a minute until a minute without a change is over.
+/// State of a node that flaps. The number of its changes is logged once a minute, until a minute without a change has
+/// passed.
 struct Flaps {
     until: Tick,
     changes: usize,
@@ -116,14 +118,14 @@ struct Flaps {
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Change,
-    /// One among too many.
+    /// A change that is logged at DEBUG, because there were too many.
     Minor,
     /// How many changes there were within the last minute.
     Flaps(usize),
 }
 
 impl Told {
-    /// Every node begins as one that is being met.
+    /// Every node begins in the state of one that is being met.
     fn new(status: &NodeStatus) -> Self {
         let status = NodeStatus {
             state: NodeState::Connecting,
@@ -203,7 +205,7 @@ fn write(status: &NodeStatus, line: &Line, voting: usize, needed: usize) {
     }
 }
 
-/// One word for programs, and why it does not vote.
+/// The state as one word for programs, and the reason why the node does not vote.
 fn words(state: &NodeState) -> (&'static str, Option<&str>) {
     match state {
         NodeState::Connecting => ("connecting", None),
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once_and_the_text_of_a_refusal_is_one() {
+    fn a_state_change_is_logged_once_and_so_is_a_new_refusal_text() {
         let refused = |why: &str| node(NodeState::Refused(why.into()));
         let mut told = Told::new(&up());
         assert_eq!(told.look(at(0), &node(NodeState::Connecting)), None);
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_flaps_is_one_line_a_minute_until_a_steady_minute_is_over() {
+    fn a_flapping_node_logs_one_line_a_minute_until_a_steady_minute() {
         let mut told = Told::new(&up());
         let turn = |told: &mut Told, s: u64| {
             let status = if s.is_multiple_of(2) { down() } else { up() };
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_of_any_minute() {
+    fn the_budget_holds_in_any_minute() {
         let mut budget = Budget::new(2);
         assert!(budget.pass(at(0)) && budget.pass(at(59)) && !budget.pass(at(59)));
         assert!(budget.pass(at(60)), "the first is a minute old");

@@ -1,47 +1,44 @@
-//! One task per quorum that owns everything: connections, rounds, leases, timers.
+//! The engine: one task per quorum, which owns the connections, the rounds, the leases and the timers.
 //!
-//! A request goes down as an [`Event`] through one queue ([`handle`]), and comes back through a oneshot
-//! channel. [`core`] routes it to the room that decides, and is free of I/O and of tokio's timers, so that
-//! the simulation runs it as it is; [`driver`] carries out what was decided. Rooms borrow the [`net`], and
-//! return what follows. No background work hangs on a caller's future: one that is dropped leaves an event
-//! behind, and the engine cleans up.
+//! Callers send an [`Event`] through one queue ([`handle`]) and receive the answer on a oneshot channel. [`core`]
+//! passes each event to the room that decides about it. A *room* is one part of the engine's state with its rules:
+//! acquisitions, holdings, surveys, rates and a few small ones. The core does no I/O and uses no tokio timer, so the
+//! simulation runs it unchanged. [`driver`] carries out what the core decides. Rooms borrow the [`cluster`] and return
+//! what should happen next. No background work depends on a caller's future: a future that is dropped sends an event,
+//! and the engine cleans up.
 
-mod attempt;
+mod acquire;
+mod after_runtime;
 mod bootstrap;
+mod cluster;
 mod core;
 mod driver;
-mod early;
 mod event;
 mod grant;
 mod handle;
 mod holdings;
 mod journal;
-mod net;
-mod patience;
-mod pools;
-mod questions;
 mod rates;
 mod ready;
-mod remains;
-mod rests;
 mod rollback;
 mod round;
 mod shutdown;
+mod sleeps;
+mod startup;
 mod status;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod turns;
 pub(crate) mod wants;
-mod wishes;
 
 pub use self::status::NodeChanges;
-#[cfg(any(test, feature = "test-util"))]
-pub(crate) use self::{bootstrap::patience, core::Core};
 pub(crate) use self::{
+    after_runtime::Task,
     driver::Driver,
-    event::{Event, Wait, Waits, Wish},
+    event::{Acquisition, Event, Wait, Waits},
     handle::{Acquiring, Engine},
-    remains::Task,
     status::Status,
 };
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use self::{bootstrap::patience, core::Core};

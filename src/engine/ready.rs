@@ -3,7 +3,7 @@
 use std::{mem, time::Duration};
 
 use super::{
-    net::{Net, SHORTEST_PAUSE, vote_of},
+    cluster::{Cluster, SHORTEST_PAUSE, vote_of},
     status::health,
 };
 use crate::{
@@ -13,13 +13,12 @@ use crate::{
     node::status::{Health, NodeState},
 };
 
-/// A caller of `connect` waits for all nodes this long at most once a majority is there or cannot be:
-/// so that two addresses of one server are told at once, an error knows of every node, and a dead
-/// node costs little.
+/// Once the result of `connect` is known, the caller still waits for the other nodes, at most this long. So two
+/// addresses of one server are reported at once, an error names every node, and a dead node costs little.
 const LONGEST_GRACE: Duration = Duration::from_millis(200);
 const SHORTEST_GRACE: Duration = Duration::from_millis(50);
 
-/// Who waits.
+/// The callers that wait.
 #[derive(Default)]
 pub(super) struct Ready {
     answering: Vec<Answering>,
@@ -41,36 +40,36 @@ struct Voting {
 }
 
 impl Ready {
-    pub(super) fn answering(&mut self, net: &Net, within: Duration, reply: Responder<()>) {
+    pub(super) fn answering(&mut self, cluster: &Cluster, within: Duration, reply: Responder<()>) {
         self.answering.push(Answering {
-            since: net.now,
-            deadline: net.now.plus(within),
+            since: cluster.now,
+            deadline: cluster.now.plus(within),
             grace_until: None,
             reply,
         });
     }
 
-    pub(super) fn voting(&mut self, net: &Net, within: Duration, reply: Responder<()>) {
-        let deadline = net.now.plus(within);
+    pub(super) fn voting(&mut self, cluster: &Cluster, within: Duration, reply: Responder<()>) {
+        let deadline = cluster.now.plus(within);
         self.voting.push(Voting { deadline, reply });
     }
 
-    /// Callers find their channels closed.
+    /// The callers find their channels closed.
     pub(super) fn clear(&mut self) {
         self.answering.clear();
         self.voting.clear();
     }
 
-    /// Looks whether anybody can be told.
-    pub(super) fn look(&mut self, net: &Net) {
+    /// Answers the callers that can be answered now.
+    pub(super) fn look(&mut self, cluster: &Cluster) {
         // A caller that is gone waits for nothing.
         self.answering.retain(|caller| !caller.reply.is_closed());
         self.voting.retain(|caller| !caller.reply.is_closed());
         if !self.answering.is_empty() {
-            self.look_who_answers(net);
+            self.look_who_answers(cluster);
         }
         if !self.voting.is_empty() {
-            self.look_who_votes(net);
+            self.look_who_votes(cluster);
         }
     }
 
@@ -86,21 +85,21 @@ impl Ready {
         self.answering.len() + self.voting.len()
     }
 
-    fn look_who_answers(&mut self, net: &Net) {
-        let verdict = readiness(net);
+    fn look_who_answers(&mut self, cluster: &Cluster) {
+        let verdict = readiness(cluster);
         let mut waiting = Vec::new();
         for mut caller in mem::take(&mut self.answering) {
             let told = match &verdict {
                 Some((answer, true)) => Some(answer.clone()),
                 Some((answer, false)) => {
-                    let took = net.now.since(caller.since);
+                    let took = cluster.now.since(caller.since);
                     let grace = (took * 2).clamp(SHORTEST_GRACE, LONGEST_GRACE);
-                    let until = *caller.grace_until.get_or_insert(net.now.plus(grace));
-                    (until <= net.now).then(|| answer.clone())
+                    let until = *caller.grace_until.get_or_insert(cluster.now.plus(grace));
+                    (until <= cluster.now).then(|| answer.clone())
                 }
                 None => {
                     caller.grace_until = None;
-                    (caller.deadline <= net.now).then(|| Err(no_answers(net)))
+                    (caller.deadline <= cluster.now).then(|| Err(no_answers(cluster)))
                 }
             };
             match told {
@@ -111,17 +110,18 @@ impl Ready {
         self.answering = waiting;
     }
 
-    fn look_who_votes(&mut self, net: &Net) {
-        let states: Vec<_> = net.published().collect();
+    fn look_who_votes(&mut self, cluster: &Cluster) {
+        let states: Vec<_> = cluster.published().collect();
         let health = health(&states);
-        let answer = match given_twice(net, &states) {
+        let answer = match given_twice(cluster, &states) {
             Some(twice) => Some(Err(twice)),
             None => health.is_ready().then_some(Ok(())),
         };
         let mut waiting = Vec::new();
         for caller in mem::take(&mut self.voting) {
-            let late =
-                || (caller.deadline <= net.now).then(|| Err(no_votes(net, &states, &health)));
+            let late = || {
+                (caller.deadline <= cluster.now).then(|| Err(no_votes(cluster, &states, &health)))
+            };
             match answer.clone().or_else(late) {
                 Some(answer) => drop(caller.reply.send(answer)),
                 None => waiting.push(caller),
@@ -131,49 +131,53 @@ impl Ready {
     }
 }
 
-/// A majority answers, or there is no hope; and whether nothing more can be learnt: all nodes were tried.
-fn readiness(net: &Net) -> Option<(Result<(), Error>, bool)> {
-    let states: Vec<_> = net.states().collect();
-    if let Some(twice) = given_twice(net, &states) {
+/// The result for callers of `connect`, if it is known: a majority answers, or none can. The second value is true if
+/// nothing more can be learnt, because all nodes were tried.
+fn readiness(cluster: &Cluster) -> Option<(Result<(), Error>, bool)> {
+    let states: Vec<_> = cluster.states().collect();
+    if let Some(twice) = given_twice(cluster, &states) {
         return Some((Err(twice), true));
     }
     let answers = |s: &&NodeState| matches!(s, NodeState::Voting | NodeState::Quarantined(_));
     let refused = |s: &NodeState| matches!(s, NodeState::Refused(_) | NodeState::RefusesWrites(_));
-    // Clients of another fleet that have taken a node may go at any moment.
-    let sessions = states.iter().zip(net.sessions());
+    // A node that clients of another fleet have taken is not hopeless: they may go at any moment.
+    let sessions = states.iter().zip(cluster.sessions());
     let refused = sessions.filter(|(state, session)| refused(state) && !session.is_taken());
     let refused = refused.count();
-    let all_tried = net.sessions().iter().all(|s| s.was_tried());
-    if states.iter().filter(answers).count() >= net.needed {
+    let all_tried = cluster.sessions().iter().all(|s| s.was_tried());
+    if states.iter().filter(answers).count() >= cluster.needed {
         Some((Ok(()), all_tried))
-    } else if states.len() - refused < net.needed {
-        Some((Err(no_answers(net)), all_tried))
+    } else if states.len() - refused < cluster.needed {
+        Some((Err(no_answers(cluster)), all_tried))
     } else {
         None
     }
 }
 
-fn no_answers(net: &Net) -> Error {
-    Error::NoQuorum(net.state_report("connect", net.needed))
+fn no_answers(cluster: &Cluster) -> Error {
+    Error::NoQuorum(cluster.state_report("connect", cluster.needed))
 }
 
-fn no_votes(net: &Net, states: &[NodeState], health: &Health) -> Error {
+fn no_votes(cluster: &Cluster, states: &[NodeState], health: &Health) -> Error {
     let again = match health.votes_in {
         Some(left) => left.max(SHORTEST_PAUSE),
-        None => net.try_again(health.needed),
+        None => cluster.try_again(health.needed),
     };
     let votes = states.iter().map(vote_of).collect();
-    let report = net.report("voting", health.needed, votes, again);
+    let report = cluster.report("voting", health.needed, votes, again);
     match health.votes_in {
         Some(_) => Error::Quarantined(report),
         None => Error::NoQuorum(report),
     }
 }
 
-/// Two addresses lead to one server.
-fn given_twice(net: &Net, states: &[NodeState]) -> Option<Error> {
-    let duplicate = net.sessions().iter().position(|s| s.is_duplicate())?;
-    match (net.settings.nodes.get(duplicate)?, states.get(duplicate)?) {
+/// The error if two addresses lead to one server.
+fn given_twice(cluster: &Cluster, states: &[NodeState]) -> Option<Error> {
+    let duplicate = cluster.sessions().iter().position(|s| s.is_duplicate())?;
+    match (
+        cluster.settings.nodes.get(duplicate)?,
+        states.get(duplicate)?,
+    ) {
         (node, NodeState::Refused(why)) => Some(Error::Invalid(format!("{node}: {why}"))),
         _ => None,
     }

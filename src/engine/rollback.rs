@@ -1,42 +1,49 @@
-//! Taking back what an attempt may have left on the nodes (protocol §3, client step 5).
+//! Takes back what an attempt may have left on the nodes (protocol §3, client step 5).
 
 use std::{sync::Arc, time::Duration};
 
-use super::{net::Net, patience::LONGEST_REST, round};
+use super::{acquire::patience::LONGEST_REST, cluster::Cluster, round};
 use crate::{
     base::{owner::Entry, rules::Rule},
     node::{Operation, request::Target},
 };
 
-/// Sends the release to every node that was asked and has not refused: a grant may still come. One that refused has answered, and
-/// is not asked a second time by this entry. `life` is how long a part of the acquisition may stand on a node.
+/// Sends the release to every node that was asked and has not refused, because a grant may still come. A node that
+/// refused has answered, and this entry does not ask it again. `life` is how long a part of the acquisition may stand
+/// on a node.
 pub(super) fn roll_back(
-    net: &mut Net,
+    cluster: &mut Cluster,
     release: &Arc<Operation>,
     life: Duration,
     asked: impl Iterator<Item = usize>,
     granted: impl Iterator<Item = usize>,
 ) {
-    let until = net.now.plus(life);
-    if net.holds(Rule::ReleaseEverywhere) {
-        round::release(net, None, release, asked, until);
+    let until = cluster.now.plus(life);
+    if cluster.rule_holds(Rule::ReleaseEverywhere) {
+        round::release(cluster, None, release, asked, until);
     } else {
-        round::release(net, None, release, granted, until);
+        round::release(cluster, None, release, granted, until);
     }
 }
 
-/// Ends a wait for this side of a read-write lock: on these nodes it keeps no reader out any more.
+/// Ends the wait for this side of a read-write lock. From then on it keeps no reader out on these nodes.
 pub(super) fn stop_waiting(
-    net: &mut Net,
+    cluster: &mut Cluster,
     target: &Target,
     waited: &Entry,
     nodes: impl IntoIterator<Item = usize>,
 ) {
-    let operation = target.ask(waited, net.release(0, Some(waited.clone())));
-    round::release(net, None, &operation, nodes, net.now.plus(wait_life(net)));
+    let operation = target.operation(waited, cluster.release_verb(0, Some(waited.clone())));
+    round::release(
+        cluster,
+        None,
+        &operation,
+        nodes,
+        cluster.now.plus(wait_life(cluster)),
+    );
 }
 
-/// For how long nodes know that somebody waits for a read-write lock: three times as long as its next attempt may take to come.
-pub(super) fn wait_life(net: &Net) -> Duration {
-    (LONGEST_REST + net.settings.node_timeout) * 3
+/// How long nodes remember a wait for a read-write lock. It is three times the longest time until its next attempt.
+pub(super) fn wait_life(cluster: &Cluster) -> Duration {
+    (LONGEST_REST + cluster.settings.node_timeout) * 3
 }

@@ -1,9 +1,9 @@
-//! Rounds: one request put to the nodes. Here alone every node is asked.
+//! Rounds: one request that is put to the nodes. All requests to nodes go through this file.
 
 use std::sync::Arc;
 
 use super::{
-    net::{Late, Net, Outstanding},
+    cluster::{Cluster, Late, Outstanding},
     timers::Key,
 };
 use crate::{
@@ -15,16 +15,16 @@ use crate::{
     },
 };
 
-/// Asks these nodes for their votes. Returns those that cannot be asked now, and why.
+/// Asks these nodes for their votes. Returns the nodes that cannot be asked now, with the reason.
 pub(super) fn ask(
-    net: &mut Net,
+    cluster: &mut Cluster,
     tag: Tag,
     operation: &Arc<Operation>,
     nodes: impl IntoIterator<Item = usize>,
 ) -> Vec<(usize, Silence)> {
     let mut unasked = Vec::new();
     for node in nodes {
-        let asked = net.session(node, |session, step| session.ask(step, tag, operation));
+        let asked = cluster.session(node, |session, step| session.ask(step, tag, operation));
         if let Some(Err(silence)) = asked {
             unasked.push((node, silence));
         }
@@ -32,27 +32,31 @@ pub(super) fn ask(
     unasked
 }
 
-/// Puts to every node what is meant for it, whether it votes or not. One that is not met is not asked.
-pub(super) fn put_to_all(net: &mut Net, tag: Tag, operation: impl Fn(usize) -> Arc<Operation>) {
-    for node in 0..net.total() {
+/// Sends every node its operation, even if the node does not vote. A node that is not met is not asked.
+pub(super) fn put_to_all(
+    cluster: &mut Cluster,
+    tag: Tag,
+    operation: impl Fn(usize) -> Arc<Operation>,
+) {
+    for node in 0..cluster.total() {
         let operation = operation(node);
-        net.session(node, |session, step| {
+        cluster.session(node, |session, step| {
             session.ask_unvoting(step, tag, &operation)
         });
     }
 }
 
-/// Takes back on these nodes what the operation frees: it is sent until it is answered, or until the end.
+/// Sends a release to these nodes. Each is sent again until the node answers, or until `until`.
 pub(super) fn release(
-    net: &mut Net,
+    cluster: &mut Cluster,
     tag: Option<Tag>,
     operation: &Arc<Operation>,
     nodes: impl IntoIterator<Item = usize>,
     until: Tick,
 ) -> Vec<(usize, DutyId)> {
-    let mut sent = Vec::with_capacity(net.total());
+    let mut sent = Vec::with_capacity(cluster.total());
     for node in nodes {
-        let duty = net.session(node, |session, step| {
+        let duty = cluster.session(node, |session, step| {
             session.release(step, operation, until, tag)
         });
         sent.extend(duty.map(|duty| (node, duty)));
@@ -60,23 +64,23 @@ pub(super) fn release(
     sent
 }
 
-/// The time has come when answers are due. Returns who is waited for no more; for the others the timer is set
-/// again.
+/// The answers to a round are due. Returns the nodes that are not waited for any more. If others are left, sets the
+/// timer again.
 pub(super) fn due(
-    net: &mut Net,
+    cluster: &mut Cluster,
     tag: Tag,
     outstanding: impl IntoIterator<Item = Outstanding>,
 ) -> Vec<(usize, Silence)> {
-    let Late { silent, until } = net.late(outstanding);
+    let Late { silent, until } = cluster.late(outstanding);
     if let Some(at) = until {
-        net.timers.at(Key::of(tag), at);
+        cluster.timers.at(Key::of(tag), at);
     }
     silent
 }
 
-/// Answers to what was just asked are due after the node timeout.
-pub(super) fn arm(net: &mut Net, tag: Tag) -> Tick {
-    let at = net.now.plus(net.settings.node_timeout);
-    net.timers.at(Key::of(tag), at);
+/// Sets the timer for the answers to a request that was just sent. They are due after the node timeout.
+pub(super) fn arm(cluster: &mut Cluster, tag: Tag) -> Tick {
+    let at = cluster.now.plus(cluster.settings.node_timeout);
+    cluster.timers.at(Key::of(tag), at);
     at
 }

@@ -1,4 +1,4 @@
-//! The end: no new wishes, and callers that wait until all is released.
+//! Shutdown: no new acquisitions are taken, and callers wait until everything is released.
 
 use std::{mem, time::Duration};
 
@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::base::clock::Tick;
 
-/// Whether the quorum is closed, and who waits for that.
+/// Says if the quorum is closed, and keeps the callers that wait for the end.
 #[derive(Default)]
 pub(super) struct Shutdown {
     closed: bool,
@@ -28,12 +28,12 @@ impl Shutdown {
         self.closed = true;
     }
 
-    /// The time for a clean end is over.
+    /// Returns true if the time for a clean end is over.
     pub(super) fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// A caller waits for the end, for this long at most.
+    /// Adds a caller that waits for the end, for `within` at most.
     pub(super) fn wait(
         &mut self,
         now: Tick,
@@ -44,12 +44,12 @@ impl Shutdown {
         self.callers.push(Caller { deadline, reply });
     }
 
-    /// Returns true if callers can be told: nothing is left to wait for, or time is over.
+    /// Returns true if the callers can be answered: nothing is left to wait for, or the time is over.
     pub(super) fn is_due(&self, now: Tick, may_end: impl FnOnce() -> bool) -> bool {
         !self.callers.is_empty() && (self.callers.iter().any(|c| c.deadline <= now) || may_end())
     }
 
-    /// Tells them which names are still held.
+    /// Answers the callers with the names that are still held.
     pub(super) fn end(&mut self, held: &[String]) {
         self.gave_up = true;
         for caller in mem::take(&mut self.callers) {
@@ -57,7 +57,7 @@ impl Shutdown {
         }
     }
 
-    /// Callers find their channels closed.
+    /// The callers find their channels closed.
     pub(super) fn forget(&mut self) {
         self.callers.clear();
     }

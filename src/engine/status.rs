@@ -1,4 +1,4 @@
-//! What `nodes()`, `health()` and `node_changes()` read without asking the engine.
+//! The state that `nodes()`, `health()` and `node_changes()` read without asking the engine.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::{
     node::status::{Health, NodeState, NodeStatus},
 };
 
-/// The nodes' states as last published.
+/// The last published states of the nodes.
 pub(crate) struct Status {
     clock: Arc<dyn Clock>,
     published: watch::Sender<Published>,
@@ -32,12 +32,12 @@ pub(crate) struct Status {
 struct Published {
     at: Tick,
     nodes: Vec<NodeStatus>,
-    /// The engine is gone.
+    /// The engine has ended.
     closed: bool,
 }
 
 impl Published {
-    /// Every node's state now.
+    /// The state of every node at this moment.
     fn now(&self, clock: &dyn Clock) -> Vec<NodeStatus> {
         let age = clock.now().since(self.at);
         let mut nodes = self.nodes.clone();
@@ -83,7 +83,7 @@ impl Status {
         self.replace(at, nodes, false);
     }
 
-    /// The last that is published.
+    /// Publishes the last states. Nothing is published after them.
     pub(crate) fn close(&self, at: Tick, nodes: Vec<NodeStatus>) {
         self.replace(at, nodes, true);
     }
@@ -93,7 +93,7 @@ impl Status {
         self.published.send_replace(published);
     }
 
-    /// Every node's state now.
+    /// The state of every node at this moment.
     pub(crate) fn nodes(&self) -> Vec<NodeStatus> {
         self.published.borrow().now(&*self.clock)
     }
@@ -117,10 +117,10 @@ impl Status {
     }
 }
 
-/// The changes of the nodes' states: [`Quorum::node_changes`](crate::Quorum::node_changes).
+/// A stream of the changes of the nodes' states: see [`Quorum::node_changes`](crate::Quorum::node_changes).
 ///
-/// It neither keeps the quorum open nor holds it up: it keeps the last state of every node, and a slow
-/// reader misses what was between.
+/// The stream does not keep the quorum open, and never delays it. It keeps only the last state of every node, so a slow
+/// reader misses the states in between.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct NodeChanges(BoxStream<'static, NodeStatus>);
 
@@ -141,14 +141,14 @@ impl fmt::Debug for NodeChanges {
 struct Reader {
     clock: Arc<dyn Clock>,
     published: watch::Receiver<Published>,
-    /// By node: what was told last.
+    /// By node: the status that the stream returned last.
     told: Vec<Option<NodeStatus>>,
-    /// The node to look at first.
+    /// The node that is looked at first.
     turn: usize,
 }
 
 impl Reader {
-    /// None: the quorum is closed.
+    /// Returns `None` when the quorum is closed.
     async fn next(&mut self) -> Option<NodeStatus> {
         loop {
             let nodes = {
@@ -165,7 +165,8 @@ impl Reader {
         }
     }
 
-    /// The nodes take turns, so that one which changes all the time does not hide the others.
+    /// The next status to return, if there is one. The nodes take turns, so that a node which changes all the time does
+    /// not hide the others.
     fn news(&mut self, nodes: Vec<NodeStatus>) -> Option<NodeStatus> {
         self.told.resize(nodes.len(), None);
         let (before, after) = (0..self.turn, self.turn..nodes.len());
@@ -180,7 +181,7 @@ impl Reader {
     }
 }
 
-/// Whether locks can be taken while the nodes are in these states.
+/// The health of nodes in these states: says if locks can be taken.
 pub(super) fn health<'a>(states: impl IntoIterator<Item = &'a NodeState>) -> Health {
     let (mut total, mut voting, mut left) = (0, 0, Vec::new());
     for state in states {
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn votes_in_is_when_the_missing_ones_are_there() {
+    fn votes_in_is_when_enough_nodes_will_vote() {
         let young = |s| NodeState::Quarantined(Duration::from_secs(s));
         let nodes = [
             NodeState::Voting,

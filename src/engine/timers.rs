@@ -1,47 +1,47 @@
-//! When to look at what again. At most one timer per key counts; superseded ones are ignored.
+//! Timers, each with a key for what is due. At most one timer per key counts; a superseded one is ignored.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::event::WishId;
+use super::event::AcquisitionId;
 use crate::{
     base::{clock::Tick, ids::ById},
     lease::keeper::LeaseId,
     node::session::Tag,
 };
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     /// Answers to a request are due.
     Round(Tag),
     Lease(LeaseId),
-    /// The end of a wait in line, or of a rest.
-    Wish(WishId),
-    /// There may be units for who waits for some.
+    /// The next step of an acquisition: the end of a rest or of a wait, or the next look at one that is queued.
+    Acquisition(AcquisitionId),
+    /// There may be units for a caller that waits for units.
     Limit(LimitId),
-    /// The end of a rest that a caller asked for.
-    Rest(RestId),
+    /// The end of a sleep that a caller asked for.
+    Sleep(SleepId),
 }
 
 impl Key {
-    /// For the answers to a request of a round.
+    /// The key for the answers to a request of a round.
     pub(crate) fn of(tag: Tag) -> Self {
         Self::Round(tag)
     }
 }
 
-/// One rest of a caller.
+/// A sleep that a caller asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RestId(pub(crate) u64);
+pub(crate) struct SleepId(pub(crate) u64);
 
 /// One rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LimitId(pub(crate) u64);
 
-/// From so much room on it is a crowd's.
+/// Tables with room for more entries than this are shrunk after a crowd has gone.
 const CROWD: usize = 1024;
 
-/// A heap of instants.
+/// A heap of timers.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Tick, Key)>>,
@@ -49,7 +49,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Rings for `key` at `at`, or at an earlier instant that was asked for before.
+    /// Rings for `key` at `at`, or at an earlier time that was set before.
     pub(crate) fn at(&mut self, key: Key, at: Tick) {
         if self.armed.get(&key).is_some_and(|armed| *armed <= at) {
             return;
@@ -58,7 +58,7 @@ impl Timers {
         self.heap.push(Reverse((at, key)));
     }
 
-    /// A key whose time has come.
+    /// Takes out a key whose time has come.
     pub(crate) fn pop(&mut self, now: Tick) -> Option<Key> {
         while let Some(Reverse((at, key))) = self.heap.peek().copied() {
             if at > now {
@@ -73,29 +73,29 @@ impl Timers {
         None
     }
 
-    /// Does not ring for `key` any more.
+    /// Cancels the timer for `key`.
     pub(crate) fn cancel(&mut self, key: Key) {
         self.armed.remove(&key);
-        // What is done is mostly the oldest, so the heap stays as small as what is under way, and
-        // nobody is woken for a request that was answered long ago.
+        // The timer that is cancelled is usually the oldest. Removing it here keeps the heap as small as the work under
+        // way, and nothing wakes up for a request that was answered long ago.
         while let Some(Reverse((at, key))) = self.heap.peek() {
             if self.armed.get(key) == Some(at) {
                 break;
             }
             self.heap.pop();
         }
-        // Behind one that counts there may be any number that do not.
+        // Any number of cancelled timers may lie behind one that counts.
         if self.heap.len() > 2 * self.armed.len() + 64 {
             let armed = &self.armed;
             self.heap
                 .retain(|Reverse((at, key))| armed.get(key) == Some(at));
         }
-        self.give_back();
+        self.shrink_after_crowd();
     }
 
-    /// The room that a crowd took on its way in, whose requests are answered. Not before a good part of it is empty: it is
-    /// taken again before long otherwise.
-    fn give_back(&mut self) {
+    /// Gives back the memory of a crowd that has gone. It waits until a good part of the memory is unused, because
+    /// otherwise the memory would soon be needed again.
+    fn shrink_after_crowd(&mut self) {
         let (armed, room) = (self.armed.len(), self.armed.capacity());
         if room > CROWD && armed < room / 8 * 3 {
             self.armed.shrink_to(armed / 4 * 5);
@@ -106,7 +106,7 @@ impl Timers {
         }
     }
 
-    /// How many are kept, heard or not.
+    /// The number of timers in memory, cancelled ones included.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
         self.heap.len().max(self.armed.len())
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_counts_once() {
+    fn the_earliest_time_of_a_timer_fires_once() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
         timers.at(lease(1), t(50));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_is_not_woken_for() {
+    fn a_cancelled_timer_does_not_wake() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
         timers.at(round(1), t(10));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_crowd_is_given_back() {
+    fn timers_free_their_memory_after_a_crowd() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
         for id in 0..10_000 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_is_not_kept_behind_what_is_not() {
+    fn cancelled_timers_are_freed_behind_a_live_one() {
         let t = Tick::from_nanos;
         let mut timers = Timers::default();
         timers.at(lease(0), t(1));

@@ -1,4 +1,4 @@
-//! The wish of an acquisition.
+//! The goal of an acquisition.
 
 use std::sync::Arc;
 
@@ -8,22 +8,21 @@ use crate::{
     node::request::{Pool, Side, Target},
 };
 
-/// The wish of an acquisition.
 #[derive(Clone, Debug)]
 pub(crate) enum Wants {
     /// This mutex, or this side of a read-write lock.
     Lock(Target),
-    /// One of the slots of a semaphore. Most wishes are for a lock, so this takes no room in them.
+    /// One of the slots of a semaphore. It is boxed because most acquisitions are for a lock.
     Slot(Box<Slot>),
 }
 
-/// One slot of a semaphore, whichever.
+/// Any one slot of a semaphore.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) pool: Pool,
-    /// Its limit, if it is known.
+    /// The semaphore's limit, if it is known.
     pub(crate) agreed: Arc<Agreed>,
-    /// The number of slots that are wanted together. With a smaller limit they cannot be had.
+    /// The number of slots that the caller wants together. It cannot have them if the limit is smaller.
     pub(crate) of: u32,
 }
 
@@ -35,7 +34,7 @@ impl Wants {
         }
     }
 
-    /// As what a read-write lock is wanted.
+    /// The side of the read-write lock that is wanted. `None` for anything else.
     pub(crate) fn side(&self) -> Option<Side> {
         match self {
             Self::Lock(lock) => lock.side(),
@@ -43,8 +42,8 @@ impl Wants {
         }
     }
 
-    /// The target of its requests, by which wishes take turns. `None`: a slot, which is asked for at once, and the nodes' answers say
-    /// which it is.
+    /// The target of its requests. Acquisitions with the same target take turns. `None` for a slot: it is asked for at
+    /// once, and the nodes' answers say which slot it is.
     pub(crate) fn target(&self) -> Option<&Target> {
         match self {
             Self::Lock(lock) => Some(lock),
@@ -52,8 +51,8 @@ impl Wants {
         }
     }
 
-    /// The mutex in whose line those stand who wait for it: itself, or the turn of a read-write lock's writers. None: nodes
-    /// keep no line of them.
+    /// The mutex in whose queue the waiters stand: the mutex itself, or the turn of a read-write lock's writers. `None`
+    /// if the nodes keep no queue for it.
     pub(crate) fn line(&self) -> Option<Name> {
         match self.target()? {
             Target::Mutex(names) => names.one().cloned(),
@@ -66,6 +65,6 @@ impl Wants {
 /// The error for more slots than can ever be held together.
 pub(crate) fn too_many(of: u32, limit: u32) -> Error {
     Error::Invalid(format!(
-        "{of} of {limit} slots cannot be taken: ask for 1 to {limit}"
+        "cannot acquire {of} permits at once: ask for 1 to {limit}"
     ))
 }

@@ -13,30 +13,34 @@ use crate::FencingToken;
 
 /// The default number of resources.
 const ROOM: usize = 1 << 16;
-/// With this many, threads that ask about different resources seldom wait for each other.
+/// With this many shards, threads that ask about different resources seldom wait for each other.
 const SHARDS: usize = 16;
-/// A shard holds at least this many resources. What it needs beyond its share grows with the square root of the
-/// share: with fewer resources that would be more than a quarter.
+/// A shard holds at least this many resources. The room that a shard needs beyond its share grows with the square root
+/// of the share. With fewer resources it would be more than a quarter.
 const PER_SHARD: usize = 600;
 
 /// Remembers the newest token of every resource, and refuses an older one.
 ///
-/// Put it where all writes to a resource pass: in the service that owns it, in the task that writes the file. It is
-/// `Send + Sync`; share it by reference or in an `Arc`.
+/// Put it where all writes to a resource pass, such as in the service that owns the resource, or in the task that
+/// writes the file. It is `Send + Sync`; share it by reference or in an `Arc`. For data in Redis or Postgres use
+/// [`fence::redis`](super::redis) or [`fence::postgres`](super::postgres), which check the token in the same step as
+/// the write.
 ///
-/// It promises that once a token was admitted for a resource, no smaller one ever is.
+/// Once a token was admitted for a resource, no smaller one is ever admitted.
 ///
-/// Its memory is bounded: it holds 65,536 resources, or as many as [`with_room`](Self::with_room) says, and at most
-/// a quarter more. When it is full it forgets the resources with the oldest tokens. From then on it refuses any
-/// token that is older than the forgotten ones for a resource that it does not know. So it may refuse a token that
-/// is not stale, but never admits one that is older than an admitted one. Tokens of all names follow the clock in
-/// µs, so this happens only to a holder that has held its lock since before all that the gate still knows. Tokens
-/// that are numbered otherwise (Consul's, or your own) belong in another gate, with room for all their resources.
-///
-/// It does not make the write: between [`admit`](Self::admit) and a write, a newer holder may be admitted and write
-/// first. If that matters, keep one lock around both, or let the store itself compare tokens in the statement that
-/// writes. It does not reach beyond this process, and is forgotten with it: after a restart an old token passes
-/// until a newer one has been seen. If that matters, keep the newest token beside what it protects.
+/// - **Its memory is bounded.** It holds 65,536 resources, or as many as [`with_room`](Self::with_room) says, and at
+///   most a quarter more. A full gate forgets the resources with the oldest tokens. For a resource that it does not
+///   know it then refuses any token that is older than the forgotten ones. So it may refuse a token that is not stale,
+///   but it never admits one that is older than an admitted one.
+/// - **Tokens from elsewhere need a gate of their own.** The tokens of all names follow the clock in µs. So a token is
+///   refused without being stale only if its holder has held the lock since before everything that the gate still
+///   knows. Tokens with other numbers (Consul's, or your own) belong in another gate, with room for all their
+///   resources.
+/// - **It does not make the write.** Between [`admit`](Self::admit) and a write, a newer holder may be admitted and
+///   write first. If that matters, keep one lock around both, or let the store itself compare tokens in the statement
+///   that writes.
+/// - **It does not reach beyond this process, and ends with it.** After a restart an old token passes until a newer one
+///   has been seen. If that matters, keep the newest token beside the data it protects.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,11 +63,11 @@ pub struct Gate {
     shards: Box<[Shard]>,
     hasher: RandomState,
     room: usize,
-    /// How many resources one shard holds before it forgets.
+    /// How many resources one shard holds before it forgets some.
     share: usize,
 }
 
-/// On a cache line of its own, as its neighbours are locked by other threads.
+/// It has a cache line of its own, because other threads lock its neighbours.
 #[repr(align(64))]
 #[derive(Default)]
 struct Shard(Mutex<Marks>);
@@ -71,7 +75,7 @@ struct Shard(Mutex<Marks>);
 #[derive(Default)]
 struct Marks {
     newest: HashTable<Mark>,
-    /// The newest token of all that were forgotten.
+    /// The newest token of all resources that were forgotten.
     floor: Option<FencingToken>,
 }
 
@@ -81,13 +85,13 @@ struct Mark {
 }
 
 impl Gate {
-    /// A gate that has seen nothing: the first token of a resource always passes.
+    /// Makes a gate that has seen nothing: the first token of a resource always passes.
     pub fn new() -> Self {
         Self::with_room(ROOM)
     }
 
-    /// A gate that holds at least `resources` entries, and at least one, before it forgets any. From 1,200 on it
-    /// may hold up to a quarter more.
+    /// Makes a gate that holds at least `resources` resources, and at least one, before it forgets any. From 1,200 on
+    /// it may hold up to a quarter more.
     pub fn with_room(resources: usize) -> Self {
         let room = resources.max(1);
         let shards = (room / PER_SHARD).clamp(1, SHARDS);
@@ -99,20 +103,20 @@ impl Gate {
         }
     }
 
-    /// Lets `token` through to `resource` unless a newer one was there before. An equal one passes.
+    /// Lets `token` through to `resource` unless it has seen a newer one. An equal token passes.
     ///
     /// # Errors
-    /// [`StaleToken`]: do not write. The holder of that token has lost its lock, and somebody else has written
-    /// since; or the gate was full and can no longer tell.
+    /// [`StaleToken`]: do not write. The holder of that token has lost its lock, and somebody else has written since.
+    /// Or the gate was full and can no longer tell.
     pub fn admit(&self, resource: &str, token: FencingToken) -> Result<(), StaleToken> {
         let hash = self.hasher.hash_one(resource);
-        // The table uses the lowest and the highest bits of the hash; these are from its middle.
+        // The table uses the lowest and the highest bits of the hash. These are from its middle.
         let index = (hash >> 32) as usize % self.shards.len().max(1);
         let Some(Shard(marks)) = self.shards.get(index) else {
-            // There is always one. Without it, refuse.
+            // There is always a shard. Without one, refuse.
             return Err(StaleToken::new(resource, token, token, true));
         };
-        // A panic elsewhere cannot leave half an entry behind: an entry is one insertion.
+        // A panic elsewhere cannot leave half an entry behind, because an entry is one insertion.
         let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mark) = marks
             .newest
@@ -140,8 +144,8 @@ impl Gate {
     }
 }
 
-/// At most this many of `room` resources fall to one shard. Hashing spreads them unevenly: six standard deviations
-/// above the mean are exceeded in fewer than one gate in ten million.
+/// The most of `room` resources that fall to one shard. Hashing spreads them unevenly: fewer than one gate in ten
+/// million exceeds six standard deviations above the mean.
 fn share(room: usize, shards: usize) -> usize {
     let mean = room.div_ceil(shards);
     match shards {
@@ -151,7 +155,7 @@ fn share(room: usize, shards: usize) -> usize {
 }
 
 impl Marks {
-    /// Forgets an eighth of what is there, so that it is done seldom.
+    /// Forgets an eighth of the resources, so that it is seldom done.
     fn forget_the_oldest(&mut self) {
         let mut tokens: Vec<FencingToken> = self.newest.iter().map(|mark| mark.token).collect();
         let last = (tokens.len() / 8).min(tokens.len().saturating_sub(1));

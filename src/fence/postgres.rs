@@ -1,40 +1,49 @@
-//! A fence in Postgres: one row per resource keeps the newest token, and one statement at the start of
-//! a transaction compares with it and raises it.
+//! A fence in Postgres. One row per resource keeps the newest token, and one statement at the start of a transaction
+//! compares with it and raises it.
 //!
-//! [`SCHEMA`] and [`ADMIT_SQL`] are plain SQL, for any driver; [`admit`] (feature `postgres`) is the same for
+//! [`SCHEMA`] and [`ADMIT_SQL`] are plain SQL, for any driver. [`admit`] (feature `postgres`) is the same for
 //! `tokio-postgres`.
 //!
-//! The row stays locked until the transaction ends. So of two holders that come at once the second waits for the
-//! first: a newer holder waits for an older one that is half-way, and an older one that comes later finds the newer
-//! token and is refused. This is right under READ COMMITTED, the default: after the wait Postgres looks at the row
-//! as it is then ([Transaction Isolation, 13.2.1]). Under REPEATABLE READ and SERIALIZABLE a concurrent admission
-//! ends one of the two transactions with a serialization failure (40001); do the whole transaction again.
+//! # How to use it
 //!
-//! Make it the first statement, before any read that a write depends on. Do not put it in a savepoint, as rolling
-//! that back takes the admission back. A transaction that is admitted to several resources asks in a fixed order:
-//! two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
+//! Make it the first statement, before any read that a write depends on. Do not put it in a savepoint, because rolling
+//! the savepoint back takes the admission back. A transaction that is admitted to several resources must ask in a fixed
+//! order. Two that ask in opposite orders deadlock, and Postgres ends one of them (40P01).
 //!
-//! So a holder that is paused **inside** its admitted transaction blocks every later holder of the resource, for as
-//! long as its connection stands. Keep such transactions short, and limit them, on the server or in each session:
-//! `idle_in_transaction_session_timeout` (a few seconds) ends the session of a paused holder, undoes what it wrote,
-//! and lets the next one in; the paused holder's commit then fails. With `lock_timeout` those who wait get an error
-//! (55P03) instead of waiting on.
+//! A holder that is paused **inside** its admitted transaction blocks every later holder of the resource for as long as
+//! its connection lives. Keep such transactions short, and limit them, on the server or in each session:
+//! - `idle_in_transaction_session_timeout` (a few seconds) ends the session of a paused holder, undoes its writes, and
+//!   lets the next one in. The paused holder's commit then fails.
+//! - With `lock_timeout` the waiting transactions get an error (55P03) instead of waiting on.
 //!
-//! It orders holders, not the writes of one holder, as they all have one token. After an error of the connection a
-//! transaction may have been committed, or be about to be. If it is repeated on another connection, the first one
-//! may commit later, and its older values then stand. Make the statements idempotent (first look whether it was
-//! done), or release the lock and take it again: the new token refuses what is late.
+//! Keep the row when you delete the data it protects. Deleting the row forgets its token, and older tokens pass again.
 //!
-//! Deleting a row of this table forgets its token: older ones pass again. Keep the row when what it protects is
-//! deleted.
+//! A name is the key of an index, which refuses more than about 2,700 bytes (54000), and a text of Postgres cannot hold
+//! a NUL (22021). All programs have to find the same table by the `search_path`.
 //!
-//! A name is the key of an index, which refuses more than about 2,700 bytes (54000), and a text of Postgres cannot
-//! hold a NUL (22021). Everybody has to find the same table by the `search_path`.
+//! # How it works
 //!
-//! It is as durable as the commit: with `synchronous_commit = off`, or after a failover to a replica that
-//! had not got it, the newest token may be lost together with the newest data.
+//! The row stays locked until the transaction ends. So of two holders that come at once the second waits for the first.
+//! A newer holder waits for an older one that is half-way. An older holder that comes later finds the newer token and
+//! is refused.
 //!
-//! Where what is protected is one row, a column in it does the same without a table:
+//! This is right under READ COMMITTED, the default: after the wait Postgres looks at the row as it is then
+//! ([Transaction Isolation, 13.2.1]). Under REPEATABLE READ and SERIALIZABLE a concurrent admission ends one of the two
+//! transactions with a serialization failure (40001). Then do the whole transaction again.
+//!
+//! # What it does not promise
+//!
+//! It orders holders, not the writes of one holder, which all have one token. After an error of the connection a
+//! transaction may have been committed, or may be committed later. If you repeat it on another connection, the first
+//! one may commit later, and its older values then stand. Make the statements idempotent (first look whether it was
+//! done), or release the lock and take it again: the new token refuses the late transaction.
+//!
+//! The newest token is as durable as the commit. With `synchronous_commit = off`, or after a failover to a replica that
+//! had not received it, it may be lost together with the newest data.
+//!
+//! # A single row
+//!
+//! To protect a single row, a column in it does the same without a table:
 //!
 //! ```sql
 //! ALTER TABLE invoice ADD COLUMN fence bigint NOT NULL DEFAULT 0;
@@ -46,9 +55,10 @@
 //!
 //! [Transaction Isolation, 13.2.1]: https://www.postgresql.org/docs/current/transaction-iso.html#XACT-READ-COMMITTED
 
-/// The table: `quorate_fence`, found by the `search_path`. The statement may be repeated. But if two run it at once
-/// while there is no table yet, one of them fails (23505). So run it once, in a migration, and not in each program
-/// at its start.
+/// The table `quorate_fence`, found by the `search_path`.
+///
+/// The statement may be repeated. But if two programs run it at once while there is no table yet, one of them fails
+/// (23505). So run it once, in a migration, and not in each program at its start.
 ///
 /// The fill factor leaves room in each page, so that raising a token in place touches no index.
 pub const SCHEMA: &str = "\
@@ -57,7 +67,8 @@ CREATE TABLE IF NOT EXISTS quorate_fence (
   token bigint NOT NULL CHECK (token >= 0)
 ) WITH (fillfactor = 50);";
 
-/// $1: the resource (text), $2: the token (bigint). One row changed: admitted. None: stale; roll back.
+/// Admits a token. `$1` is the resource (text), `$2` the token (bigint). If one row changed, the token is admitted. If
+/// none changed, it is stale: roll back.
 pub const ADMIT_SQL: &str = "\
 INSERT INTO quorate_fence AS mark (resource, token) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE mark.token <= excluded.token";
@@ -73,25 +84,25 @@ mod with_tokio_postgres {
 
     use crate::{FencingToken, fence::StaleToken};
 
-    /// Like `ADMIT_SQL`, but it always answers with the newest token: to ask for that after a refusal would be
-    /// another round trip, and would fail if a statement that was sent along has failed.
+    /// Like `ADMIT_SQL`, but it always answers with the newest token. Asking for that after a refusal would take
+    /// another round trip. It would also fail if a statement that was sent along has failed.
     const NEWEST_SQL: &str = "\
 INSERT INTO quorate_fence AS mark (resource, token) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET token = greatest(mark.token, excluded.token)
 RETURNING token";
 
-    /// Why the transaction may not go on.
+    /// The reason why the transaction may not go on.
     #[non_exhaustive]
     #[derive(Debug)]
     pub enum Error {
-        /// A newer holder was there. Roll the transaction back: dropping it does.
+        /// A newer holder was there. Roll the transaction back; dropping it does that.
         Stale(StaleToken),
-        /// The database's, or the connection's.
+        /// An error of the database, or of the connection.
         Postgres(tokio_postgres::Error),
     }
 
     impl Error {
-        /// What is known about the newer holder, if that is why.
+        /// The details about the newer holder, if that is the reason.
         pub fn stale(&self) -> Option<&StaleToken> {
             match self {
                 Self::Stale(stale) => Some(stale),
@@ -104,7 +115,7 @@ RETURNING token";
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Stale(stale) => stale.fmt(f),
-                // Alone, it says no more than "db error".
+                // Alone, the error says no more than "db error".
                 Self::Postgres(error) => match error.source() {
                     Some(cause) => write!(f, "{error}: {cause}"),
                     None => error.fmt(f),
@@ -116,7 +127,7 @@ RETURNING token";
     impl std::error::Error for Error {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             match self {
-                // `Display` has told the error itself, and its source.
+                // `Display` shows the error itself and its source.
                 Self::Stale(stale) => stale.source(),
                 Self::Postgres(error) => error.source()?.source(),
             }
@@ -135,12 +146,13 @@ RETURNING token";
         }
     }
 
-    /// Lets `token` through to `resource` for this transaction, unless a newer one was there before.
-    /// An equal one passes. The table is [`SCHEMA`](super::SCHEMA)'s; the transaction one of
-    /// tokio-postgres 0.7.
+    /// Lets `token` through to `resource` for this transaction, unless a newer one was there before. An equal token
+    /// passes.
     ///
-    /// One statement and one round trip, refused or not; none of its own if the next statement is sent
-    /// along:
+    /// The table is that of [`SCHEMA`](super::SCHEMA). The transaction is one of tokio-postgres 0.7.
+    ///
+    /// It takes one statement and one round trip, whether the token is refused or not. If you send the next statement
+    /// along, it takes no round trip of its own:
     ///
     /// ```no_run
     /// # async fn example(client: &mut tokio_postgres::Client, lease: quorate::Lease) -> Result<(), quorate::fence::postgres::Error> {
@@ -160,11 +172,11 @@ RETURNING token";
     ///
     /// # Errors
     /// - [`Error::Stale`]: roll back.
-    /// - [`Error::Postgres`]: nothing is known; do not commit.
+    /// - [`Error::Postgres`]: nothing is known. Do not commit.
     ///
     /// # Cancel safety
-    /// A dropped future takes the answer with it: do not commit. A commit would keep an admission,
-    /// and the writes of a stale holder too.
+    /// If you drop the future, its answer is lost: do not commit. A commit would keep an admission, and the writes of a
+    /// stale holder too.
     pub async fn admit(
         transaction: &Transaction<'_>,
         resource: &str,
@@ -181,7 +193,7 @@ RETURNING token";
         if newest <= number {
             return Ok(());
         }
-        // A number above all tokens was not written by quorate; the greatest token is the nearest to it.
+        // quorate did not write a number above all tokens. The greatest token is the nearest to it.
         let newest = newest.unsigned_abs().min(FencingToken::MAX);
         let newest = FencingToken::from_counter(newest);
         Err(StaleToken::new(resource, token, newest, false).into())

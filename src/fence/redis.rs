@@ -1,9 +1,9 @@
-//! A fence in Redis or Valkey: a command is done only if the token is not older than the newest that
-//! its resource has seen, in one atomic step and one round trip.
+//! A fence in Redis or Valkey. A command is done only if the token is not older than the newest that its resource has
+//! seen, in one atomic step and one round trip.
 //!
-//! The data may live on any server; it need not be one of the masters that vote. Beside the key, at `<key>:fence`,
-//! stands the **mark**: the newest token seen. Everything done through this module compares with the mark and
-//! raises it; what goes past this module is not checked.
+//! The data may live on any server, which need not be one of the masters that vote. Beside the key, at `<key>:fence`,
+//! is the **mark**: the newest token seen. Every function of this module compares its token with the mark and raises
+//! the mark. Commands that do not go through this module are not checked.
 //!
 //! ```no_run
 //! # async fn example(lease: quorate::Lease) -> Result<(), Box<dyn std::error::Error>> {
@@ -17,59 +17,62 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | do | with |
+//! | to | use |
 //! | --- | --- |
-//! | read what a later write depends on | [`get`], and [`Guard`] for other kinds |
+//! | read a value that a later write depends on | [`get`], and [`Guard`] for other kinds |
 //! | write a string | [`set`], [`get_set`] |
 //! | write a field, append to a list or a stream | [`hset`], [`rpush`], [`xadd`] |
 //! | delete | [`del`]: the mark stays |
-//! | any commands, several at once, several keys under one resource | [`Guard`] |
+//! | run any commands, several at once, or several keys under one resource | [`Guard`] |
 //!
 //! # The mark
 //!
-//! It is a plain string, and by default it never expires and is never deleted: not when the key is deleted, and not
-//! when the key expires. Deleting it lets every old token in again. If new names never stop coming, the marks fill
-//! the memory, one small key each; then let them expire ([`Guard::keep_mark`]). The rule: **longer than any holder
-//! can be paused and still come back**, counted from the last command that passed; a day is little, a week is what
-//! the masters keep their own counters for.
+//! The mark is a plain string. By default it never expires and is never deleted: not when the key is deleted, and not
+//! when the key expires. Deleting it lets every old token in again.
 //!
-//! **Everybody who writes to one resource should ask for the same time.** If they differ, the longest time counts:
-//! a command never shortens what is left, and once a command has kept the mark for ever, it stays for ever. But
-//! until such a command comes, a mark that others let expire can expire.
+//! If new names never stop coming, the marks fill the memory, one small key each. Then let them expire
+//! ([`Guard::keep_mark`]). Keep them **longer than any holder can be paused and still come back**, counted from the
+//! last command that passed. A day is little. The masters keep their own counters for at least two days; a week is a
+//! good choice here.
 //!
-//! The mark is as durable as the server makes it. A server that restarts with `appendonly yes` and
-//! `appendfsync always` remembers what it answered; one with a snapshot, with `everysec`, or a
-//! failover to a replica loses the latest marks together with the latest data, and FLUSHALL loses all
-//! of them: until the next holder's first command, an old token then passes. It has to run with
-//! `maxmemory-policy noeviction`, or marks may be evicted.
+//! **All writers of one resource should ask for the same time.** If they differ, the longest time counts: a command
+//! never shortens the time that is left, and once a command has kept the mark for ever, it stays for ever. But until
+//! such a command comes, a mark that others let expire can expire.
+//!
+//! The mark is as durable as the server makes it. A server that restarts with `appendonly yes` and `appendfsync always`
+//! remembers what it answered. A server with a snapshot or with `everysec`, and a failover to a replica, lose the
+//! latest marks together with the latest data, and FLUSHALL loses all of them. An old token then passes until the next
+//! holder's first command. The server has to run with `maxmemory-policy noeviction`, or marks may be evicted.
 //!
 //! In a cluster the mark has to live in the key's slot: give the key a hash tag (`{invoice:42}`).
 //!
-//! A mark that is not a valid token (not digits, or 2^53 and more) lets nobody in until it is repaired. A user of
-//! the server's ACL needs `+get +pttl +set` on the mark, `+eval +evalsha +script|load`, and what the commands need.
+//! A mark that is not a valid token (not digits, or 2^53 and more) lets nobody in until it is repaired. A user of the
+//! server's ACL needs `+get +pttl +set` on the mark, `+eval +evalsha +script|load`, and the rights that the commands
+//! need.
 //!
 //! # Limits
 //!
 //! - `<key>:fence` is reserved for the mark: a key of your own by that name is taken for one.
 //! - A [`Guard`] takes the commands that a script may run: no transactions and no subscriptions. Blocking commands
 //!   answer at once, as if their time were over.
-//! - A command has at most 7,000 words, its name among them; more are refused before anything is sent.
-//! - Integers in replies are Lua's: exact up to 2^53. What is stored is exact beyond that; read it as a string.
+//! - A command has at most 7,000 words, its name among them. A longer one is refused before anything is sent.
+//! - Integers in replies are Lua's: exact up to 2^53. A stored integer is exact beyond that; read it as a string.
 //!
 //! # One holder's own writes
 //!
-//! The fence orders holders. It does not order the writes of one holder, as they all have one token. After an error
-//! of the connection a command may still be on its way. If you send it again on another connection, the first one
-//! may arrive later and set an older value. Send it again on the same connection, or release the lock and take it
-//! again: the new token refuses what is late.
+//! The fence orders holders. It does not order the writes of one holder, which all have one token. After an error of
+//! the connection a command may still be on its way. If you send it again on another connection, the first one may
+//! arrive later and set an older value. Send it again on the same connection, or release the lock and take it again:
+//! the new token refuses the late command.
 //!
 //! # Errors and cancellation
 //!
 //! - [`Error::Stale`]: nothing was done.
-//! - [`Error::Redis`]: the server said no, or nothing was heard; in the latter case it may have been done or not.
+//! - [`Error::Redis`]: the server answered with an error, or no answer came. Without an answer the command may have
+//!   been done or not.
 //!
-//! Doing it again with the same token, on the same connection, is right for `set`, `hset` and `del`, and may append
-//! twice with `rpush` and `xadd`. The same holds for a future that is dropped.
+//! Repeating a command with the same token on the same connection is right for `set`, `hset` and `del`. With `rpush`
+//! and `xadd` it may append twice. The same holds for a future that is dropped.
 
 use std::{fmt, sync::LazyLock, time::Duration};
 
@@ -84,30 +87,30 @@ use crate::FencingToken;
 /// The script behind everything here, for other clients: `EVAL GUARD <number of keys> <KEYS> <ARGV>`.
 ///
 /// - KEYS: the mark (`<key>:fence`), then the keys that the commands touch.
-/// - ARGV: the token; for how many ms the mark is kept (0: for ever); then, for each command, how many
-///   words it has (some 7,000 at most), and its words. Token and time are digits, for a number below 2^53.
-/// - Returns: `{1, a reply for each command}`, or `{0, the newest token}` where the token is stale.
+/// - ARGV: the token; for how many ms the mark is kept (0: for ever); then, for each command, the number of its words
+///   (some 7,000 at most), and the words. Token and time are digits, for a number below 2^53.
+/// - Returns: `{1, a reply for each command}`, or `{0, the newest token}` if the token is stale.
 ///
-/// After a command that fails the rest is not done; what was done before it stays, and the mark is raised.
+/// If a command fails, the commands after it are not done. The commands before it stay done, and the mark is raised.
 pub const GUARD: &str = include_str!("redis/guard.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GUARD));
 
-/// Lua unpacks only about 8,000 values.
+/// The limit of words in a command: Lua unpacks only about 8,000 values.
 const WORDS: usize = 7_000;
 
-/// Why it was not done, or is not known to have been.
+/// The reason why a command was not done, or may not have been done.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub enum Error {
     /// A newer holder was there. Nothing was done.
     Stale(StaleToken),
-    /// The server's, or the connection's. It may have been done.
+    /// An error of the server, or of the connection. The command may have been done.
     Redis(RedisError),
 }
 
 impl Error {
-    /// What is known about the newer holder, if that is why.
+    /// The details about the newer holder, if that is the reason.
     pub fn stale(&self) -> Option<&StaleToken> {
         match self {
             Self::Stale(stale) => Some(stale),
@@ -128,7 +131,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // `Display` has told the error itself, and RedisError's tells its source.
+            // `Display` shows the error itself, and that of RedisError shows its source.
             Self::Stale(stale) => stale.source(),
             Self::Redis(error) => error.source()?.source(),
         }
@@ -147,7 +150,7 @@ impl From<StaleToken> for Error {
     }
 }
 
-/// GET: a read that a later write depends on.
+/// GET, for a read that a later write depends on.
 ///
 /// # Errors
 /// See [the module](self).
@@ -174,7 +177,7 @@ pub async fn set(
     one(conn, &key, token, Cmd::set(&key, value)).await
 }
 
-/// SET, and what was there before.
+/// SET, which returns the value that was there before.
 ///
 /// # Errors
 /// See [the module](self).
@@ -206,7 +209,7 @@ pub async fn hset(
     Ok(())
 }
 
-/// DEL: whether it was there. The mark stays, so that an older holder cannot bring it back.
+/// DEL. Returns true if the key was there. The mark stays, so that an older holder cannot bring the key back.
 ///
 /// # Errors
 /// See [the module](self).
@@ -219,7 +222,7 @@ pub async fn del(
     one(conn, &key, token, Cmd::del(&key)).await
 }
 
-/// RPUSH: how long the list is then.
+/// RPUSH. Returns the new length of the list.
 ///
 /// # Errors
 /// See [the module](self).
@@ -235,7 +238,7 @@ pub async fn rpush(
     one(conn, &key, token, cmd).await
 }
 
-/// XADD with an id of the server's: that id. `fields`: names and values in turn.
+/// XADD with an id that the server makes. Returns that id. `fields` are names and values in turn.
 ///
 /// # Errors
 /// See [the module](self).
@@ -263,7 +266,7 @@ async fn one<T: FromRedisValue>(
     Ok(reply)
 }
 
-/// The general form: any commands, done only if the token is not older than the newest that the resource has seen.
+/// Runs any commands in one step, if the token is not older than the newest that the resource has seen.
 ///
 /// ```no_run
 /// # async fn example(lease: quorate::Lease, mut store: quorate::redis::aio::MultiplexedConnection) -> Result<(), quorate::fence::redis::Error> {
@@ -284,8 +287,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// `key` is what the mark belongs to; the mark stands at `<key>:fence`. The commands may touch other keys too:
-    /// the caller decides what one resource is, as long as everybody decides the same.
+    /// Makes a guard for a resource. The mark of `key` is at `<key>:fence`.
+    ///
+    /// The commands may touch other keys too. You decide what one resource is, as long as all programs decide the same.
     pub fn new(key: impl ToSingleRedisArg) -> Self {
         Self {
             resource: bytes(&key),
@@ -294,16 +298,17 @@ impl Guard {
         }
     }
 
-    /// Declares one more key that the commands touch, as servers want it of a script: a cluster checks that it is
-    /// in the same slot, and a proxy learns where to send it. A single server does not need it.
+    /// Declares one more key that the commands touch, as servers want it of a script. A cluster checks that the key is
+    /// in the same slot, and a proxy learns where to send the script. A single server does not need it.
     pub fn key(mut self, key: impl ToSingleRedisArg) -> Self {
         self.keys.push(bytes(&key));
         self
     }
 
     /// Lets the mark expire this long after the last command that passed; at least 1 ms. Default: it never expires.
-    /// A mark that is already kept for longer, or for ever, stays so. [The module](self) says how long is right:
-    /// too short a time lets old tokens in.
+    ///
+    /// A mark that is already kept for longer, or for ever, stays so. [The module](self) says how long is right: too
+    /// short a time lets old tokens in.
     pub fn keep_mark(mut self, d: Duration) -> Self {
         self.keep_mark = u64::try_from(d.as_millis())
             .unwrap_or(u64::MAX)
@@ -311,10 +316,11 @@ impl Guard {
         self
     }
 
-    /// Does the commands in one atomic step, and returns all their replies in order; the pipeline's `ignore` and
-    /// `atomic` mean nothing here. After a command that fails the rest is not done, and what was done before it
-    /// stays. A command of more than 7,000 words is an error of the client ([`ErrorKind::Client`]), and nothing is
-    /// sent.
+    /// Runs the commands in one atomic step, and returns all their replies in order. The pipeline's `ignore` and
+    /// `atomic` mean nothing here.
+    ///
+    /// If a command fails, the commands after it are not done, and the commands before it stay done. A command of more
+    /// than 7,000 words is an error of the client ([`ErrorKind::Client`]), and nothing is sent.
     ///
     /// # Errors
     /// See [the module](self).

@@ -1,4 +1,4 @@
-//! The refusal: what every fence answers to a token that is too old.
+//! The refusal: the answer of every fence to a token that is too old.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ pub struct StaleToken {
     pub resource: String,
     /// The token that was refused.
     pub token: FencingToken,
-    /// The newest token that the resource has seen; if the resource was forgotten, the newest of all forgotten
+    /// The newest token that the resource has seen. If the resource was forgotten, it is the newest of all forgotten
     /// tokens.
     pub newest: FencingToken,
-    /// A full [`Gate`](super::Gate) has forgotten resources with newer tokens than this, and does not know whether
-    /// this one was among them.
+    /// True if a full [`Gate`](super::Gate) has forgotten resources with newer tokens than this, and does not know
+    /// whether this resource was among them.
     pub forgotten: bool,
 }
 

@@ -29,13 +29,12 @@ use crate::{Error, RateLimiter};
 pub trait StreamExt: Stream {
     /// Takes a unit of the limiter before each item is handed out, and waits for it.
     ///
-    /// The item is fetched first, so a slow stream keeps no units. One item may be kept here while its unit is waited
-    /// for.
+    /// The item is fetched first, so a slow stream keeps no units. One item may be kept here until its unit comes.
     ///
     /// # Errors
-    /// Items come as `Ok`. Between them there may be errors of [`RateLimiter::until_ready`]. No item is lost by one:
-    /// the stream asks again [`Error::retry_after`] later, and goes on with the same item. After an error that does not
-    /// pass by itself (`Invalid`, `Closed`, `System`) the stream ends; [`into_parts`](RateLimited::into_parts) has the item.
+    /// Items come as `Ok`. Between them there may be errors of [`RateLimiter::until_ready`], which lose no item: the
+    /// stream asks again [`Error::retry_after`] later, and goes on with the same item. If an error does not pass by
+    /// itself (`Invalid`, `Closed`, `System`), the stream ends; [`into_parts`](RateLimited::into_parts) has the item.
     ///
     /// # Cancel safety
     /// `next()` may be dropped: the item stays here.
@@ -55,13 +54,13 @@ pub trait StreamExt: Stream {
 impl<S: Stream> StreamExt for S {}
 
 pin_project! {
-    /// What [`StreamExt::rate_limited`] makes.
+    /// The stream that [`StreamExt::rate_limited`] makes.
     #[must_use = "streams do nothing unless polled"]
     pub struct RateLimited<S: Stream> {
         #[pin]
         stream: S,
         limiter: RateLimiter,
-        // Without its unit.
+        // Its unit has not come yet.
         item: Option<S::Item>,
         stage: Stage,
     }
@@ -71,7 +70,7 @@ type Waiting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 enum Stage {
     Fetching,
-    /// For a unit.
+    /// Waits for a unit.
     Waiting(Waiting),
     /// After an error, before it asks again.
     Resting(Waiting),
@@ -79,7 +78,7 @@ enum Stage {
 }
 
 impl<S: Stream> RateLimited<S> {
-    /// The stream, and the item that has been fetched and not handed out.
+    /// Returns the stream, and the item that was fetched and not handed out.
     pub fn into_parts(self) -> (S, Option<S::Item>) {
         (self.stream, self.item)
     }
@@ -123,7 +122,7 @@ impl<S: Stream> Stream for RateLimited<S> {
                     }
                 }
                 Stage::Resting(rests) => {
-                    // If it cannot rest it is closed: `until_ready` says so.
+                    // If it cannot rest, the limiter is closed, and `until_ready` says so.
                     let _ = ready!(rests.as_mut().poll(cx));
                     *this.stage = Stage::Waiting(Box::pin(this.limiter.until_ready()));
                 }

@@ -1,4 +1,4 @@
-//! What is logged of renewals that fail: never a flood. What is too much at WARN is still there at DEBUG.
+//! Logs renewals that fail, without flooding the log. Lines beyond the budget of WARN are still written at DEBUG.
 
 use crate::{
     Error, Report,
@@ -9,11 +9,11 @@ use crate::{
     lease::shared::Shared,
 };
 
-/// Leases within a minute whose failing renewal is warned about. One line then stands for the others:
-/// where the servers are away, the same is true of all leases.
+/// How many leases a minute get a warning about their failing renewal. One further line stands for the others: if the
+/// servers are away, the same is true of all leases.
 const RENEWALS: usize = 10;
 
-/// What was written of failing renewals.
+/// How much may still be written about failing renewals.
 pub(crate) struct FailingRenewals {
     told: Budget,
     more: Budget,
@@ -29,7 +29,8 @@ impl Default for FailingRenewals {
 }
 
 impl FailingRenewals {
-    /// A renewal of this lease failed, for the `first` time in this outage or again. This process holds `leases` of them.
+    /// Logs that a renewal of this lease failed. `first` says whether it is the first failure of this outage. This
+    /// process holds `leases` leases.
     pub(crate) fn failed(
         &mut self,
         now: Tick,

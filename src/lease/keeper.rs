@@ -1,29 +1,30 @@
-//! What a lease needs of its backend.
+//! The operations that a lease needs of its backend.
 
 use crate::{Error, lease::response::Response};
 
-/// A lease, as its keeper knows it.
+/// The id of a lease at its keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LeaseId(pub(crate) u64);
 
-/// Keeps leases alive and ends them: the engine, or whatever else gives leases. A keeper that is gone
-/// answers `Closed`.
+/// Keeps leases alive and ends them. The engine is a keeper, and so is every other backend of leases. A keeper that is
+/// gone answers `Closed`.
 pub(crate) trait Keeper: Send + Sync {
-    /// Extends to the full ttl, now.
+    /// Extends the lease to its full ttl, now.
     fn extend(&self, lease: LeaseId) -> Response<()>;
 
-    /// Makes a reader of a writer, and extends to the full ttl. What has no readers says so.
+    /// Makes a reader of a writer, and extends the lease to its full ttl. A backend without readers answers with an
+    /// error.
     fn downgrade(&self, _: LeaseId) -> Response<()> {
         Response::ready(Err(no_readers()))
     }
 
-    /// Frees what is held, and answers when that is confirmed. It goes on if nobody waits.
+    /// Frees the lock, and answers when that is confirmed. It goes on if nobody waits for the answer.
     fn release(&self, lease: LeaseId) -> Response<()>;
 
-    /// Frees what is held, in the background. Called while something is dropped: never blocks.
+    /// Frees the lock in the background. It is called while something is dropped, so it never blocks.
     fn free(&self, lease: LeaseId);
 
-    /// Stops renewing, and leaves what is held to its ttl.
+    /// Stops renewing, and leaves the lock to its ttl.
     fn abandon(&self, lease: LeaseId);
 }
 

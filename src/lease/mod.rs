@@ -1,4 +1,4 @@
-//! Holding over time: what a holder has in hand, and how it is told when its lease is over.
+//! Leases: what a holder has in hand, and how it is told when its lease is over.
 
 pub(crate) mod failing;
 pub(crate) mod keeper;
@@ -27,17 +27,17 @@ use crate::{Error, FencingToken, LossReason, Lost, base::logs, lease::response::
 
 /// A lock that is held, until it is released, dropped or lost.
 ///
-/// It is renewed in the background as its [`Renewal`] says. What it promises ends with its
-/// [`validity`](Self::validity): after that somebody else may hold the lock. So let the store that the lock
-/// protects check the [`token`](Self::token), or look at [`is_valid`](Self::is_valid) before each step, or put the
-/// work in [`guard`](Self::guard).
+/// It is renewed in the background as its [`Renewal`] says. When its [`validity`](Self::validity) is over, somebody
+/// else may hold the lock. So let the store that the lock protects check the [`token`](Self::token). It also helps to
+/// look at [`is_valid`](Self::is_valid) before each step, or to run the work in [`guard`](Self::guard).
+/// [guarantees](crate::docs::guarantees) says what a lease promises.
 ///
-/// Dropping it releases it in the background, from any thread, without blocking. A process that is killed,
-/// or a lease that outlives its runtime, leaves the lock to its ttl: [shutdown](crate::docs::shutdown) has
-/// all cases. At the end of `main`, call [`Quorum::shutdown`](crate::Quorum::shutdown).
+/// Dropping a lease releases it in the background, from any thread, without blocking. If the process is killed, or the
+/// lease outlives its runtime, the lock stays until its ttl is over: [shutdown](crate::docs::shutdown) has all cases.
+/// At the end of `main`, call [`Quorum::shutdown`](crate::Quorum::shutdown).
 ///
-/// A lease of a [`ReentrantMutex`](crate::ReentrantMutex) is a share of a lock that may have more of them: what its
-/// end means to the others is said there.
+/// A lease of a [`ReentrantMutex`](crate::ReentrantMutex) is a share of a lock that may have more shares. That page
+/// says what the end of one share means for the others.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -52,11 +52,11 @@ use crate::{Error, FencingToken, LossReason, Lost, base::logs, lease::response::
 pub struct Lease {
     view: View,
     keeper: Arc<dyn Keeper>,
-    /// What the keeper knows it by; none once it was given up.
+    /// The keeper's id of the lease; `None` once the lease was given up.
     id: Option<LeaseId>,
-    /// What is held together with it.
+    /// The other leases that are held together with it.
     others: Vec<Self>,
-    /// The slots of all of it, where there are others.
+    /// All slots, if there are `others`.
     slots: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ impl Lease {
         }
     }
 
-    /// Several as one. None if there are none.
+    /// Makes one lease of several. `None` if there are none.
     pub(crate) fn of_several(all: Vec<Self>) -> Option<Self> {
         let slots = all.iter().flat_map(Self::slots).copied().collect();
         let mut all = all.into_iter();
@@ -90,18 +90,22 @@ impl Lease {
 
     /// The fencing token: greater than every token given out for this name before.
     ///
-    /// Where nodes forgot their counters this rests on wall clocks: no client may be more than the restart margin
-    /// behind the nodes. How nodes agree on a token is in [protocol](crate::docs::protocol) §3.
+    /// Let the store refuse an older one. For a lease of [`RwLock::read`](crate::RwLock::read) it is an epoch: not
+    /// smaller than the last writer's token, and it must not be used to write.
+    ///
+    /// If nodes have forgotten their counters, the order rests on wall clocks: no client may be more than the restart
+    /// margin behind the nodes. [Protocol §3](crate::docs::protocol) says how nodes agree on a token.
     pub fn token(&self) -> FencingToken {
         self.view.token()
     }
 
-    /// Of a lease of a [`Semaphore`](crate::Semaphore): which of its slots it holds, from 0. Of several the first.
+    /// The slot that a lease of a [`Semaphore`](crate::Semaphore) holds, from 0; of several slots the first. `None` for
+    /// a lock.
     pub fn slot(&self) -> Option<u32> {
         self.slots().first().copied()
     }
 
-    /// The slots of a lease of a [`Semaphore`](crate::Semaphore): one, or as many as
+    /// The slots of a lease of a [`Semaphore`](crate::Semaphore): one, or the number that
     /// [`acquire_many`](crate::Semaphore::acquire_many) was asked for. Empty for a lock.
     pub fn slots(&self) -> &[u32] {
         match self.others.is_empty() {
@@ -110,30 +114,32 @@ impl Lease {
         }
     }
 
-    /// The tokens, each for the slot at the same place of [`slots`](Self::slots). One, but for
-    /// [`acquire_many`](crate::Semaphore::acquire_many): [`token`](Self::token) is the first of them.
+    /// The tokens, each for the slot at the same position of [`slots`](Self::slots). There is one token, except after
+    /// [`acquire_many`](crate::Semaphore::acquire_many). [`token`](Self::token) is the first of them.
     pub fn tokens(&self) -> Vec<FencingToken> {
         let others = self.others.iter().map(|other| other.view.token());
         std::iter::once(self.view.token()).chain(others).collect()
     }
 
-    /// The time that is left, by this process's own clock; never beyond `max_hold`. Zero once the lease is lost. A
-    /// loss is announced with a notice of max(20 ms, ttl / 20), so the time left drops from the notice to zero.
+    /// The time that is left, by this process's own clock, and never beyond `max_hold`. Zero once the lease is lost.
+    ///
+    /// A loss is announced with a notice of max(20 ms, ttl / 20), so the time left drops from the notice to zero.
     pub fn validity(&self) -> Duration {
         self.view.validity()
     }
 
-    /// Whether any validity is left. Once false, it stays false.
+    /// Returns true while any validity is left. Once false, it stays false.
     pub fn is_valid(&self) -> bool {
         !self.validity().is_zero()
     }
 
-    /// Why it is over, if it is.
+    /// The loss, if the lease is over.
     pub(crate) fn lost_now(&self) -> Option<Lost> {
         self.view.lost_now()
     }
 
-    /// How long it has been held, counted from just before it was asked for.
+    /// How long the lease has been held. A single attempt counts from just before it asked the nodes, a call that
+    /// queued counts from its win.
     pub fn held_for(&self) -> Duration {
         self.view.held_for()
     }
@@ -142,11 +148,11 @@ impl Lease {
     ///
     /// # Errors
     /// - `Lost` if it is over.
-    /// - `NoQuorum` if no majority answered: the old validity stands then.
+    /// - `NoQuorum` if no majority answered. The old validity still stands.
     /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; the extension may then have happened or not.
+    /// May be dropped; the extension may have happened or not.
     pub fn extend(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let view = self.view.clone();
         let parts = self.others.iter().chain([self]);
@@ -166,20 +172,23 @@ impl Lease {
         }
     }
 
-    /// Of a lease of [`RwLock::write`](crate::RwLock::write): it becomes a reader's, with the same token, and waiting
-    /// readers come in beside it. Nobody writes in between. It also extends the lease, as [`extend`](Self::extend) does:
-    /// that is all it does to a reader's lease. There is no way back: who wants to write releases it and asks anew, as two
-    /// readers that wait for each other to leave would wait for ever.
+    /// Makes a reader of a lease of [`RwLock::write`](crate::RwLock::write), with the same token. Waiting readers come
+    /// in beside it, and nobody writes in between.
+    ///
+    /// It also extends the lease, as [`extend`](Self::extend) does. For a reader's lease that is all it does.
+    ///
+    /// There is no way back: two readers that wait for each other to leave would wait for ever. To write again, release
+    /// the lease and call [`write`](crate::RwLock::write).
     ///
     /// # Errors
-    /// - `Invalid` if it is not of an [`RwLock`](crate::RwLock).
+    /// - `Invalid` if the lease is not of an [`RwLock`](crate::RwLock).
     /// - `Lost` if it is over.
-    /// - `NoQuorum` if no majority answered: it is a reader's from now on all the same, and nodes are told so with the
-    ///   next renewal.
+    /// - `NoQuorum` if no majority answered. The lease is a reader's from now on all the same, and the next renewal
+    ///   tells the nodes so.
     /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped: it is a reader's from the call on.
+    /// May be dropped: the lease is a reader's from the call on.
     pub fn downgrade(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         let span = logs::span!("downgrade", name = self.view.name().as_str());
         let answer = match (self.view.lost_now(), self.id) {
@@ -190,13 +199,15 @@ impl Lease {
         answer.instrument(span)
     }
 
-    /// Tells a lease with [`Renewal::heartbeat`] that the work goes on. Costs an atomic store.
+    /// Tells a lease with [`Renewal::heartbeat`] that the work goes on. It costs one atomic store.
     pub fn beat(&self) {
         self.view.beat();
     }
 
-    /// Waits until the lease is lost. That is announced with a notice, max(20 ms, ttl / 20) before the validity
-    /// ends, or at once when the nodes say that it is lost.
+    /// Waits until the lease is lost.
+    ///
+    /// A loss is announced with a notice, max(20 ms, ttl / 20) before the validity ends, or at once if the nodes say
+    /// that the lease is lost.
     ///
     /// # Cancel safety
     /// May be dropped and called again.
@@ -204,20 +215,21 @@ impl Lease {
         self.view.lost().await
     }
 
-    /// A view of this lease for other tasks. It does not keep the lease.
+    /// Returns a view of this lease for other tasks. The view does not keep the lease.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch::new(self.view.clone())
     }
 
-    /// Runs `future` while the lease is good, and drops it when the lease is lost. The clock is
-    /// looked at before every poll too. Tasks that the future spawned are not ended. The future may borrow, unlike
+    /// Runs `future` while the lease is valid, and drops it when the lease is lost.
+    ///
+    /// The clock is also checked before every poll. Tasks that the future spawned go on. The future may borrow, unlike
     /// that of [`Mutex::run`](crate::Mutex::run).
     ///
     /// # Errors
     /// `Lost`, with the reason.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`; the lease stays as it was.
+    /// May be dropped: that drops `future`, and the lease stays as it was.
     pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
         self.view.guard(future).await
     }
@@ -225,8 +237,8 @@ impl Lease {
     /// Frees the lock and waits until a majority confirms.
     ///
     /// # Errors
-    /// - `Lost` when it was over before.
-    /// - `NoQuorum` when too few nodes confirmed: what they hold is freed when they answer again, or
+    /// - `Lost` if the lease was over before.
+    /// - `NoQuorum` if too few nodes confirmed. The other nodes free the lock when they answer again, or when it
     ///   expires.
     /// - `Closed`.
     ///
@@ -237,7 +249,7 @@ impl Lease {
         let lost = self.view.lost_now();
         let span = logs::span!("release", name = self.view.name().as_str());
         self.view.give_up();
-        // Sent here, not at the first poll: a future that is dropped unpolled has released too.
+        // Sent here and not at the first poll, so that a future that is dropped unpolled has released too.
         let others = std::mem::take(&mut self.others);
         let others = others.into_iter().map(|mut other| {
             let id = other.id.take();
@@ -248,7 +260,7 @@ impl Lease {
             .filter_map(|(id, keeper)| Some(keeper.release(id?)))
             .collect();
         async move {
-            // Each is waited for, whatever the others say.
+            // Each answer is awaited, whatever the others are.
             let answers = join_all(all).instrument(span).await;
             let answer = answers.into_iter().collect::<Result<(), Error>>();
             match lost {
@@ -258,7 +270,7 @@ impl Lease {
         }
     }
 
-    /// Stops renewing and leaves the lock to its ttl: nobody else gets it before that is over.
+    /// Stops renewing, and leaves the lock to its ttl. Nobody else gets the lock before the ttl is over.
     pub fn abandon(mut self) {
         self.view.give_up();
         if let Some(id) = self.id.take() {

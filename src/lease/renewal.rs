@@ -1,4 +1,4 @@
-//! For how long a lease is kept alive.
+//! The settings of how a lease is renewed.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::Error;
 
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Whether and for how long a lease is renewed in the background.
+/// How a lease is renewed in the background, and for how long.
 ///
-/// The default, [`auto`](Self::auto), renews at every third of the ttl for as long as the lease is
-/// held. That is unbounded on purpose; a lease held for 60 ttl is warned about once.
+/// The default, [`auto`](Self::auto), renews at every third of the ttl for as long as the lease is held. It has no
+/// bound, on purpose. A lease that was held for 60 ttl is warned about once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Renewal {
@@ -20,7 +20,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Renews until released, dropped or lost.
+    /// Renews until the lease is released, dropped or lost.
     pub const fn auto() -> Self {
         Self {
             auto: true,
@@ -30,7 +30,7 @@ impl Renewal {
         }
     }
 
-    /// Never renews: the lease ends with its first ttl unless it is extended by hand.
+    /// Never renews: the lease ends with its first ttl unless [`Lease::extend`](crate::Lease::extend) is called.
     pub const fn off() -> Self {
         Self {
             auto: false,
@@ -51,8 +51,8 @@ impl Renewal {
     }
 
     /// The lease is lost (`NoHeartbeat`) unless [`Lease::beat`](crate::Lease::beat) or
-    /// [`LeaseWatch::beat`](crate::LeaseWatch::beat) is called within every such time. At least 100 ms. Default: no
-    /// heartbeat is needed.
+    /// [`LeaseWatch::beat`](crate::LeaseWatch::beat) is called at least once within each period of this length. At
+    /// least 100 ms. Default: no heartbeat is needed.
     pub const fn heartbeat(mut self, d: Duration) -> Self {
         self.heartbeat = Some(d);
         self
@@ -62,7 +62,7 @@ impl Renewal {
         for (what, d) in [("max_hold", self.max_hold), ("heartbeat", self.heartbeat)] {
             if d.is_some_and(|d| d < SHORTEST) {
                 return Err(Error::Invalid(format!(
-                    "{what} is shorter than {SHORTEST:?}"
+                    "{what} must be at least {SHORTEST:?}"
                 )));
             }
         }

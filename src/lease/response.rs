@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-/// What a caller is answered by.
+/// Answers a caller.
 pub(crate) type Responder<T> = oneshot::Sender<Result<T, Error>>;
 
-/// An answer on its way; `Closed` if nobody is there to give it. Needs no runtime to be polled on.
+/// An answer on its way. It is `Closed` if nobody is left to give it. Polling it needs no runtime.
 pub(crate) struct Response<T>(oneshot::Receiver<Result<T, Error>>);
 
 impl<T> Response<T> {
@@ -22,15 +22,15 @@ impl<T> Response<T> {
         (responder, Self(receiver))
     }
 
-    /// Nobody waits for it any more.
+    /// Notes that nobody waits for the answer any more.
     pub(crate) fn close(&mut self) {
         self.0.close();
     }
 
-    /// An answer that is known already.
+    /// An answer that is already known.
     pub(crate) fn ready(answer: Result<T, Error>) -> Self {
         let (responder, response) = Self::channel();
-        // The receiver is here: it cannot be refused.
+        // The receiver still exists, so sending cannot fail.
         let _ = responder.send(answer);
         response
     }

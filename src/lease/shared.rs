@@ -1,5 +1,5 @@
-//! What a lease's holder, its watches and the engine share: one word that says until when it is
-//! good, and that loss is final.
+//! The state that a lease's holder, its watches and the engine share. One word holds the end of the lease, and makes a
+//! loss final.
 
 use std::{
     sync::{
@@ -27,17 +27,17 @@ const NOT_LOST: u8 = 0;
 pub(crate) struct Shared {
     pub(crate) name: Name,
     pub(crate) token: FencingToken,
-    /// Of a semaphore.
+    /// The slot, for a lease of a semaphore.
     slot: Option<u32>,
     clock: Arc<dyn Clock>,
     asked_at: Tick,
-    /// A loss is announced this long before the validity ends.
+    /// How long before the end of the validity a loss is announced, in ns.
     notice: AtomicU64,
-    /// Until when the lease is good, or `LOST`. The first to find its time over makes that final here:
-    /// a later extension then finds `LOST` and revives nothing.
+    /// The end of the lease, or `LOST`. The first caller that finds the end passed stores `LOST`. A later extension
+    /// then finds `LOST`, and revives nothing.
     valid_until: AtomicU64,
     reason: AtomicU8,
-    /// Why it will have ended, if it ends by the clock.
+    /// The reason of the loss, if the lease ends by the clock.
     reason_at_end: AtomicU8,
     beat_at: AtomicU64,
     lost: Notify,
@@ -68,12 +68,12 @@ impl Shared {
         }
     }
 
-    /// The same, of this slot of a semaphore.
+    /// The same for this slot of a semaphore.
     pub(crate) fn of_slot(self, slot: Option<u32>) -> Self {
         Self { slot, ..self }
     }
 
-    /// The slot of a semaphore.
+    /// The slot of a semaphore; empty for a lock.
     pub(crate) fn slots(&self) -> &[u32] {
         self.slot.as_slice()
     }
@@ -107,13 +107,13 @@ impl Shared {
         Duration::from_nanos(self.notice.load(SeqCst))
     }
 
-    /// Moves the end, unless the old end is already here; its loss is announced so long before it. `in_time` off is a
-    /// trap of protocol §10.
+    /// Moves the end, unless the old end has already passed, and sets how long before it a loss is announced. Passing
+    /// `in_time` as false is a trap of protocol §10.
     pub(crate) fn prolong(&self, until: Tick, notice: Duration, in_time: bool) -> bool {
         let prolonged = self.move_end(until, in_time);
         if prolonged {
-            // Behind the end: in between the loss of the new time would be announced too late, and never the loss of
-            // the old time too early.
+            // Stored after the end. In between, the loss at the new end would be announced too late; the loss at the
+            // old end is never announced too early.
             self.notice.store(nanos(notice), SeqCst);
         }
         prolonged
@@ -125,7 +125,7 @@ impl Shared {
             return true;
         }
         let old = self.valid_until.load(SeqCst);
-        // Looks at the clock, and makes a loss final.
+        // This looks at the clock, and makes a loss final.
         if self.validity().is_zero() {
             return false;
         }
@@ -134,7 +134,7 @@ impl Shared {
             .is_ok()
     }
 
-    /// Ends it now. The first reason stands.
+    /// Ends the lease now. The first reason stands.
     pub(crate) fn lose(&self, reason: LossReason) {
         if self.valid_until.swap(LOST, SeqCst) != LOST {
             self.announce(code(reason));
@@ -145,7 +145,7 @@ impl Shared {
         self.reason_at_end.store(code(reason), SeqCst);
     }
 
-    /// The loss, if it is over by now.
+    /// The loss, if the lease is over by now.
     pub(crate) fn lost_now(&self) -> Option<Lost> {
         self.validity().is_zero().then(|| Lost {
             reason: self.reason(),
@@ -187,7 +187,7 @@ impl Shared {
 
     fn reason(&self) -> LossReason {
         let reason = match self.reason.load(SeqCst) {
-            // Its time was found over, and that was not announced yet.
+            // The end was found passed, and that was not announced yet.
             NOT_LOST => self.reason_at_end.load(SeqCst),
             reason => reason,
         };

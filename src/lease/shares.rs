@@ -1,4 +1,4 @@
-//! One lease in several hands: counted, and freed by the last.
+//! One lease in several hands. Its shares are counted, and the last one frees it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{FencingToken, LossReason, lease::response::Response};
 
-/// What the shares of one lease have in common. To each share it is the keeper; the last one to end frees the
+/// The common state of the shares of one lease. Each share has it as its keeper, and the last share to end frees the
 /// lease. It keeps `K` for as long as there are shares.
 pub(crate) struct Shares<K> {
     shared: Arc<Shared>,
-    /// Of the lease itself.
+    /// The keeper of the lease itself.
     keeper: Arc<dyn Keeper>,
     id: LeaseId,
     count: Mutex<Count>,
@@ -22,13 +22,13 @@ pub(crate) struct Shares<K> {
 }
 
 struct Count {
-    /// None is left at zero: nobody can join then.
+    /// The number of shares. At zero nobody can join any more.
     open: usize,
     /// A share was abandoned, so the last one leaves the lock to its ttl.
     is_abandoned: bool,
 }
 
-/// What follows from the end of a share.
+/// The step that follows the end of a share.
 enum Left {
     Others,
     Free,
@@ -36,7 +36,7 @@ enum Left {
 }
 
 impl<K: Send + Sync + 'static> Shares<K> {
-    /// Makes a lease the first of its shares. None if it was given up.
+    /// Makes a lease the first of its shares. `None` if the lease was given up.
     pub(crate) fn of(mut lease: Lease, kept: K) -> Option<(Arc<Self>, Lease)> {
         let shares = Arc::new(Self {
             shared: Arc::clone(lease.view.shared()),
@@ -52,7 +52,7 @@ impl<K: Send + Sync + 'static> Shares<K> {
         Some((shares, first))
     }
 
-    /// One more share, unless the lease is over.
+    /// Returns one more share, unless the lease is over.
     pub(crate) fn join(self: &Arc<Self>) -> Option<Lease> {
         if self.is_over() {
             return None;
@@ -69,7 +69,7 @@ impl<K: Send + Sync + 'static> Shares<K> {
         self.shared.token
     }
 
-    /// Whether the lease was lost, or all shares have ended.
+    /// Returns true if the lease was lost, or all shares have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.shared.validity().is_zero()
     }
@@ -88,7 +88,7 @@ impl<K: Send + Sync + 'static> Shares<K> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A share ends.
+    /// Ends a share.
     fn leave(&self, is_abandoned: bool) -> Left {
         let left = {
             let mut count = self.count();
@@ -150,7 +150,7 @@ mod tests {
         },
     };
 
-    /// Writes down what it is asked for.
+    /// A keeper that records the calls it gets.
     #[derive(Default)]
     struct Asked(Mutex<Vec<&'static str>>);
 
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(bench.asked.take(), ["release"]);
     }
 
-    /// Nobody has looked at the clock since, and nobody was told.
+    /// The clock was not looked at since then, and the loss was not announced.
     #[test]
     fn a_lease_that_is_over_by_the_clock_is_not_joined() {
         let (bench, _first) = bench();

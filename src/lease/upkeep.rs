@@ -1,4 +1,4 @@
-//! What to do about a lease, and when: renew it, or give it up. Pure.
+//! Decides what to do about a lease, and when: renew it, or give it up. Pure.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::{
     protocol::ballot::validity::{drift, notice, valid_until},
 };
 
-/// A renewal, and one more while it is unanswered.
+/// The first renewal, and one more while that one is unanswered.
 const MOST_IN_FLIGHT: u32 = 2;
-/// A provisional lease is confirmed after so great a part of its term. A section that is shorter is spared the request:
-/// short ones follow one another quickly where many wait.
+/// A provisional lease is confirmed after this fraction of its term. A shorter section is spared the request. That
+/// matters where many wait, because short sections follow one another quickly there.
 const CONFIRMED_AFTER: u32 = 100;
-/// Renewals without a break for this many ttl are warned about once.
+/// A lease that is renewed without a break for this many ttl is warned about once.
 const WARN_AFTER: u32 = 60;
 
 /// One lease over time.
@@ -23,50 +23,50 @@ pub(crate) struct Upkeep {
     ttl: Duration,
     asked_at: Tick,
     valid_until: Tick,
-    /// How long before that the loss is announced.
+    /// How long before `valid_until` the loss is announced.
     notice: Duration,
-    /// It is good for a short term only, until an extension confirms it.
+    /// The lease is valid for a short term only, until an extension confirms it.
     is_provisional: bool,
-    /// The first extension goes soon, and is no renewal.
+    /// The first extension goes out soon, and does not count as a renewal.
     confirms: bool,
     renewal: Renewal,
     renewals: u32,
     next_renewal: Tick,
     in_flight: u32,
-    /// When to send one more beside the one that is unanswered.
+    /// When to send a second renewal beside the unanswered one.
     again_at: Tick,
-    /// When a renewal was counted last.
+    /// When a renewal was last counted.
     counted_at: Tick,
     /// A renewal was tried since the last one that succeeded.
     tried: bool,
-    /// One failed since then.
+    /// A renewal failed since the last one that succeeded.
     failed: bool,
     warned: bool,
 }
 
-/// For how long what was won is good.
+/// How long a lease is valid once it is won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Good {
     pub(crate) until: Tick,
-    /// How long before that the loss is announced.
+    /// How long before `until` the loss is announced.
     pub(crate) notice: Duration,
-    /// It has to be confirmed to be good for its ttl: until then it is good for a term that may be shorter.
+    /// The lease has to be confirmed to be valid for its ttl. Until then it is valid for a term that may be shorter.
     pub(crate) is_provisional: bool,
-    /// Some nodes may still have it in their lines: the first extension puts an end to that.
+    /// Some nodes may still have it in their queues. The first extension ends that.
     pub(crate) is_partial: bool,
 }
 
-/// What is due.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
     Lose(LossReason),
-    /// Nothing before this.
+    /// Nothing before this time.
     Wait(Tick),
 }
 
 impl Upkeep {
-    /// A lease that counts as held since then.
+    /// A lease that counts as held since `since`.
     pub(crate) fn new(
         ttl: Duration,
         since: Tick,
@@ -74,12 +74,12 @@ impl Upkeep {
         renewal: Renewal,
         jitter: Duration,
     ) -> Self {
-        // When a lease that is good until then was asked for.
+        // When a lease that is valid until `good.until` would have been asked for.
         let t0 = good.until.minus(ttl.saturating_sub(drift(ttl)));
         let confirms = good.is_provisional || good.is_partial;
         let next_renewal = match (confirms, renewal.auto) {
             (false, _) => renewal_at(t0, ttl, jitter),
-            // Its caller waits for it.
+            // Its caller waits for the confirmation.
             (true, false) => since,
             (true, true) => since.plus(good.until.since(since) / CONFIRMED_AFTER),
         };
@@ -107,7 +107,7 @@ impl Upkeep {
         self.notice
     }
 
-    /// Whether an extension has still to confirm it.
+    /// Returns true if an extension still has to confirm the lease.
     pub(crate) fn is_provisional(&self) -> bool {
         self.is_provisional
     }
@@ -116,13 +116,13 @@ impl Upkeep {
         self.ttl
     }
 
-    /// Until when it is good: what the nodes granted, and never beyond `max_hold`.
+    /// The end of the lease: what the nodes granted, and never beyond `max_hold`.
     pub(crate) fn valid_until(&self) -> Tick {
         self.hold_end()
             .map_or(self.valid_until, |end| end.min(self.valid_until))
     }
 
-    /// Why it will have ended if nothing more happens.
+    /// The reason of the loss if nothing more happens.
     pub(crate) fn reason_at_end(&self) -> LossReason {
         if self.hold_end().is_some_and(|end| end <= self.valid_until) {
             LossReason::MaxHold
@@ -133,7 +133,7 @@ impl Upkeep {
         }
     }
 
-    /// What is due now, the last heartbeat having come at `beat_at`.
+    /// Returns the next thing to do. `beat_at` is the time of the last heartbeat.
     pub(crate) fn due(&self, now: Tick, beat_at: Tick) -> Due {
         let end = self.valid_until().minus(self.notice);
         if now >= end {
@@ -160,8 +160,8 @@ impl Upkeep {
         )
     }
 
-    /// Should it stay unanswered, half of the time that is left belongs to a second try: the node
-    /// timeout may be longer than the whole of it.
+    /// Notes that a renewal was sent. If it stays unanswered, half of the time that is left belongs to a second try,
+    /// because the node timeout may be longer than all of it.
     pub(crate) fn renewal_sent(&mut self, now: Tick) {
         let end = self.valid_until().minus(self.notice);
         self.again_at = now.plus(end.since(now) / 2);
@@ -169,7 +169,7 @@ impl Upkeep {
         self.tried = true;
     }
 
-    /// An extension that was sent at `t1` has now succeeded.
+    /// Notes that an extension that was sent at `t1` has succeeded now.
     pub(crate) fn extended(&mut self, t1: Tick, now: Tick, automatic: bool, jitter: Duration) {
         self.valid_until = self.valid_until.max(valid_until(t1, self.ttl));
         self.notice = notice(self.ttl);
@@ -179,7 +179,7 @@ impl Upkeep {
         (self.tried, self.failed) = (false, false);
         if automatic {
             self.in_flight = self.in_flight.saturating_sub(1);
-            // The second of a pair, on its way already when the first was counted, is no other one.
+            // The second of a pair was already on its way when the first was counted, so it does not count.
             if t1 >= self.counted_at && !confirms {
                 self.counted_at = now;
                 self.renewals = self.renewals.saturating_add(1);
@@ -187,8 +187,8 @@ impl Upkeep {
         }
     }
 
-    /// A renewal failed: the old validity stands, and it is tried again soon. Whether it is the
-    /// first since one succeeded.
+    /// Notes that a renewal failed: the old validity stands, and it is tried again soon. Returns true for the first
+    /// failure since a renewal succeeded.
     pub(crate) fn renewal_failed(&mut self, now: Tick) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
         let mut soon = self.ttl / 24;
@@ -202,7 +202,7 @@ impl Upkeep {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// Whether it is time to warn, once, that this lease has been held for very long.
+    /// Returns true, once, when it is time to warn that this lease has been held for very long.
     pub(crate) fn warn_once(&mut self, now: Tick) -> bool {
         let unbounded = self.renewal.max_hold.is_none() && self.renewal.max_renewals.is_none();
         let long = now.since(self.asked_at) >= self.ttl.saturating_mul(WARN_AFTER);
@@ -226,8 +226,9 @@ impl Upkeep {
     }
 }
 
-/// When to renew what was asked for at `t1`: a third of the ttl later, less the jitter, in steps of a 600th of the
-/// ttl. So the renewals of many leases leave together: one alone costs the CPU time of a lock.
+/// When to renew a lease that was asked for at `t1`: a third of the ttl later, less the jitter, in steps of a 600th of
+/// the ttl. The steps make the renewals of many leases leave together. A renewal that leaves alone costs the CPU time
+/// of a lock.
 fn renewal_at(t1: Tick, ttl: Duration, jitter: Duration) -> Tick {
     let at = t1.plus(ttl / 3).minus(jitter);
     let step = Tick::default().plus(ttl / 600).nanos().max(1);

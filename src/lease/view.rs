@@ -1,4 +1,4 @@
-//! What one handle and its watches see of a lease.
+//! The view that one handle and its watches have of a lease.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,14 +17,14 @@ use tokio::sync::Notify;
 use super::shared::Shared;
 use crate::{FencingToken, LossReason, Lost, base::name::Name};
 
-/// A lease as its handle sees it. Where several handles share a lease, each one's end is its own: a handle that was
-/// given up is over for its watches, and the others go on.
+/// A lease as its handle sees it. If several handles share a lease, each has an end of its own: a handle that was given
+/// up is over for its watches, and the others go on.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     shared: Arc<Shared>,
-    /// What is held together with it: where one of them is lost all of it is.
+    /// The leases that are held together with it. If one of them is lost, all are.
     others: Option<Arc<[Arc<Shared>]>>,
-    /// The handle's own end; none where the lease has one handle, which ends with it.
+    /// The handle's own end. `None` if the lease has one handle, which ends with the lease.
     end: Option<Arc<End>>,
 }
 
@@ -35,7 +35,7 @@ struct End {
 }
 
 impl View {
-    /// Of a lease that has one handle.
+    /// The view of a lease that has one handle.
     pub(super) fn whole(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -44,7 +44,7 @@ impl View {
         }
     }
 
-    /// Of one handle among several.
+    /// The view of one handle among several.
     pub(super) fn of_share(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -53,19 +53,19 @@ impl View {
         }
     }
 
-    /// The same, of a lease that is held together with these.
+    /// The same view, of a lease that is held together with these.
     pub(super) fn beside(self, others: Vec<Arc<Shared>>) -> Self {
         let others = (!others.is_empty()).then(|| others.into());
         Self { others, ..self }
     }
 
-    /// All that is held: one, mostly.
+    /// All leases that are held together; mostly one.
     fn parts(&self) -> impl Iterator<Item = &Arc<Shared>> {
         let others = self.others.as_deref().unwrap_or_default();
         std::iter::once(&self.shared).chain(others)
     }
 
-    /// What all handles of the lease have in common.
+    /// The state that all handles of the lease share.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -98,14 +98,14 @@ impl View {
         self.shared.held_for()
     }
 
-    /// A handle that was given up does not keep the others' lease going.
+    /// Records a heartbeat. A handle that was given up does not keep the lease of the others alive.
     pub(crate) fn beat(&self) {
         if !self.is_given_up() {
             self.parts().for_each(|part| part.beat());
         }
     }
 
-    /// Its holder gives it up. An earlier loss stands.
+    /// Gives the handle up, on behalf of its holder. An earlier loss stands.
     pub(super) fn give_up(&self) {
         match &self.end {
             None => self
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    /// The loss, if it is over by now.
+    /// The loss, if the lease is over by now.
     pub(crate) fn lost_now(&self) -> Option<Lost> {
         match self.is_given_up() {
             true => Some(Lost {
@@ -154,12 +154,12 @@ impl View {
         future::select_all(all).await.0
     }
 
-    /// The future while the lease is good. The clock is looked at before every poll too.
+    /// Runs the future while the lease is valid. The clock is also checked before every poll.
     pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
         let mut future = pin!(future);
         let mut lost = pin!(self.lost());
         poll_fn(|cx| {
-            // Looking at the clock makes a loss that nobody announced yet final.
+            // Looking at the clock makes a loss that was not announced yet final.
             if let Some(lost) = self.lost_now() {
                 return Poll::Ready(Err(lost));
             }

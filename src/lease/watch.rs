@@ -1,15 +1,16 @@
-//! A lease as others see it.
+//! A lease as other tasks see it.
 
 use std::{future::Future, time::Duration};
 
 use super::view::View;
 use crate::{FencingToken, LossReason, Lost};
 
-/// A view of a [`Lease`](crate::Lease) that other tasks may keep. It does not keep the lease: a
-/// lease that is released or dropped is lost (`Released`) for its watches.
+/// A view of a [`Lease`](crate::Lease) that other tasks may keep.
 ///
-/// [`Mutex::run`](crate::Mutex::run) hands one to the work. With [`Renewal::heartbeat`](crate::Renewal::heartbeat)
-/// the work uses it to say that it goes on:
+/// It does not keep the lease. A lease that is released or dropped is lost for its watches, with the reason `Released`.
+///
+/// [`Mutex::run`](crate::Mutex::run) hands a watch to the work. With [`Renewal::heartbeat`](crate::Renewal::heartbeat)
+/// the work uses it to report that it goes on:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -63,13 +64,13 @@ impl LeaseWatch {
         self.0.notice()
     }
 
-    /// Whether any validity is left. Once false, it stays false.
+    /// Returns true while any validity is left. Once false, it stays false.
     pub fn is_valid(&self) -> bool {
         !self.validity().is_zero()
     }
 
     /// Tells a lease with [`Renewal::heartbeat`](crate::Renewal::heartbeat) that the work goes on, as
-    /// [`Lease::beat`](crate::Lease::beat) does. Costs an atomic store. Does nothing once the lease is over.
+    /// [`Lease::beat`](crate::Lease::beat) does. It costs one atomic store, and does nothing once the lease is over.
     pub fn beat(&self) {
         self.0.beat();
     }
@@ -82,15 +83,17 @@ impl LeaseWatch {
         self.0.lost().await
     }
 
-    /// Runs `future` while the lease is good, and drops it when the lease is over, as
-    /// [`Lease::guard`](crate::Lease::guard) does. It does not keep the lease: when that is released or
-    /// dropped, `future` is dropped too. Tasks that the future spawned are not ended.
+    /// Runs `future` while the lease is valid, and drops it when the lease is over, as
+    /// [`Lease::guard`](crate::Lease::guard) does.
+    ///
+    /// It does not keep the lease: when the lease is released or dropped, `future` is dropped too. Tasks that the
+    /// future spawned go on.
     ///
     /// # Errors
-    /// `Lost`, with the reason: `Released` where the holder gave the lease up.
+    /// `Lost`, with the reason. The reason is `Released` if the holder gave the lease up.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`; the lease stays as it was.
+    /// May be dropped: that drops `future`, and the lease stays as it was.
     pub async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
         self.0.guard(future).await
     }

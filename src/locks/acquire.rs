@@ -1,5 +1,5 @@
-//! What a caller holds while it waits. Many wait: so what it asks for is not kept beside the answer that it waits for, as in
-//! the future of an async block.
+//! The future of an acquisition. Many callers wait at once, so it does not keep the request beside the answer it waits
+//! for, as an async block would.
 
 use std::{
     future::Future,
@@ -15,19 +15,19 @@ use tracing::{Instrument as _, instrument::Instrumented};
 use crate::{
     Error, Lease, Renewal,
     base::logs,
-    engine::{Acquiring, Engine, Wait, Wish, wants::Wants},
+    engine::{Acquiring, Acquisition, Engine, Wait, wants::Wants},
 };
 
-/// A wish. With its first poll it is put to the engine.
+/// An acquisition. Its first poll sends the request to the engine.
 pub(crate) enum Acquire {
     Unasked(Box<Asks>),
     Asked(Instrumented<Acquiring>),
-    /// Bad settings.
+    /// A setting is not valid.
     Invalid(Error),
     Over,
 }
 
-/// What is asked for.
+/// The request.
 pub(crate) struct Asks {
     pub(crate) engine: Engine,
     pub(crate) wants: Wants,
@@ -56,7 +56,7 @@ impl Asks {
                 wait_ms = wait_ms(self.wait)
             ),
         };
-        let wish = |id, asked_at, reply| Wish {
+        let acquisition = |id, asked_at, reply| Acquisition {
             id,
             wants: self.wants,
             ttl: self.ttl,
@@ -67,7 +67,7 @@ impl Asks {
             seen: self.seen,
             reply,
         };
-        self.engine.acquire(wish).instrument(span)
+        self.engine.acquire(acquisition).instrument(span)
     }
 }
 
@@ -92,7 +92,7 @@ impl Future for Acquire {
     }
 }
 
-/// The longest wait; none if there is no limit.
+/// The longest wait in ms; `None` if there is no limit.
 fn wait_ms(wait: Wait) -> Option<u64> {
     match wait {
         Wait::Never => Some(0),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_has_no_room_for_what_it_asked_for() {
+    fn an_acquire_future_is_hardly_larger_than_its_waiting_state() {
         let most = size_of::<Instrumented<Acquiring>>() + 8;
         assert!(size_of::<Acquire>() <= most, "{}", size_of::<Acquire>());
     }

@@ -2,6 +2,7 @@
 //! the engine and waits for the lease.
 
 pub(crate) mod acquire;
+pub(crate) mod handle;
 pub(crate) mod mutex;
 pub(crate) mod options;
 pub(crate) mod rate_limiter;

@@ -1,4 +1,4 @@
-//! How something is asked for and held: the settings that all handles have, and their checks.
+//! The settings that the handles of all leases share, and their checks.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::{Error, Renewal};
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// The settings of a handle.
+/// How a lease is acquired and held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct LeaseOptions {
     /// The fleet's longest ttl.
     pub(crate) max_ttl: Duration,
     pub(crate) ttl: Option<Duration>,
@@ -18,7 +18,7 @@ pub(crate) struct Hold {
     pub(crate) renewal: Renewal,
 }
 
-impl Hold {
+impl LeaseOptions {
     pub(crate) fn new(max_ttl: Duration) -> Self {
         Self {
             max_ttl,
@@ -29,7 +29,7 @@ impl Hold {
         }
     }
 
-    /// The ttl, if all settings are good.
+    /// Returns the ttl if all settings are valid.
     ///
     /// # Errors
     /// `Invalid`.
@@ -37,7 +37,7 @@ impl Hold {
         let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
         if ttl < SHORTEST_TTL {
             return Err(Error::Invalid(format!(
-                "a ttl of {ttl:?} is too short: at least {SHORTEST_TTL:?} is needed"
+                "ttl must be at least {SHORTEST_TTL:?} (got {ttl:?})"
             )));
         }
         if ttl.saturating_add(self.lock_delay) > self.max_ttl {

@@ -10,33 +10,38 @@ use std::{
 use futures::FutureExt as _;
 
 use crate::{
-    Error, Lease, LeaseWatch, Renewal,
+    Error, Lease,
     base::name::Name,
     engine::{Engine, Wait, wants::Wants},
     locks::{
         acquire::{Acquire, Asks},
-        mutex::{run, try_run},
-        options::Hold,
+        handle::{runs, setters},
+        options::LeaseOptions,
     },
     node::request::{Side, Target},
 };
 
-/// A distributed read-write lock on one name: any number of readers, or one writer. Cheap to clone; settings are chained.
+/// A distributed read-write lock on one name: any number of readers, or one writer.
 ///
-/// It promises that while a writer's lease is valid no other lease of the name is, under the same assumptions as a
-/// [`Mutex`](crate::Mutex). Its name is its own: a mutex of the same name is another thing.
+/// It is cheap to clone, and its settings are chained. If every holder writes, use a [`Mutex`](crate::Mutex), which
+/// promises a stricter order. A mutex of the same name is another lock.
 ///
-/// A writer's [token](Lease::token) is greater than all before. A reader's is an **epoch**: the token of the last writer, or
-/// a greater one that no writer has, and smaller than that of the next. It says how new what was read is. It must not be
-/// used to write: all readers of an epoch have the same.
+/// While a writer's lease is valid, no other lease of the name is, under the same assumptions as for a
+/// [`Mutex`](crate::Mutex). [guarantees](crate::docs::guarantees) has all promises and assumptions.
 ///
-/// - **Each reader has its own ttl.** One that dies is gone after its own, whatever the others do.
-/// - **A writer that waits keeps new readers out**, so that readers who come and go cannot keep it waiting for ever. When a
-///   writer frees the lock, readers that it kept out are let in first, for five round trips (5 ms at least, 1 s at most).
-/// - **Writers queue**, first come, first served, across all processes. A writer that has just called may come between them, if it finds the lock free.
-/// - **The order of readers is not promised**: waiting readers ask again when a node says that the lock was freed, and
-///   from time to time (after 100 ms at the latest).
-/// - **A reader cannot become a writer**: it must release its lease and call [`write`](Self::write). A writer can
+/// A writer's [token](Lease::token) is greater than all before. A reader's token is an **epoch**: the token of the last
+/// writer, or a greater one that no writer has, and smaller than that of the next writer. It says how new the data is
+/// that was read. Do not write with it: readers between the same two writers may have the same epoch.
+///
+/// - **Each reader has its own ttl.** A reader that dies is gone after its own ttl, whatever the others do.
+/// - **A writer that waits keeps new readers out**, so readers that come and go cannot keep it waiting for ever. When a
+///   writer frees the lock, readers that it kept out are let in first, for five round trips (5 ms at least, 1 s at
+///   most).
+/// - **Writers queue**, first come, first served, across all processes. A new writer may come between them if it finds
+///   the lock free.
+/// - **Readers have no order.** Waiting readers ask again when a node says that the lock was freed, and from time to
+///   time (after 100 ms at the latest).
+/// - **A reader cannot become a writer.** It must release its lease and call [`write`](Self::write). A writer can
 ///   become a reader: [`Lease::downgrade`].
 ///
 /// ```
@@ -57,7 +62,7 @@ use crate::{
 pub struct RwLock {
     engine: Engine,
     name: Arc<str>,
-    hold: Hold,
+    options: LeaseOptions,
     seen: Arc<AtomicU64>,
 }
 
@@ -66,44 +71,32 @@ impl RwLock {
         Self {
             engine,
             name,
-            hold: Hold::new(max_ttl),
+            options: LeaseOptions::new(max_ttl),
             seen: Arc::new(AtomicU64::new(0)),
         }
     }
 
-    /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
-    /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
-    pub fn ttl(mut self, d: Duration) -> Self {
-        self.hold.ttl = Some(d);
-        self
+    setters! {
+        options;
+        /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
+        /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
+        ttl;
+        /// How long [`read`](Self::read) and [`write`](Self::write) wait, counted from their first poll. Default:
+        /// without a limit. Zero means one attempt, as for [`Mutex::wait_timeout`](crate::Mutex::wait_timeout).
+        wait_timeout;
+        /// How a lease is renewed, and for how long. Default: [`Renewal::auto`](crate::Renewal::auto).
+        renewal;
+        /// How much longer the nodes keep the lock than its holder believes, as for
+        /// [`Mutex::lock_delay`](crate::Mutex::lock_delay). Default: 0.
+        lock_delay;
     }
 
-    /// How long [`read`](Self::read) and [`write`](Self::write) wait, counted from their first poll. Default: without a
-    /// limit. As for [`Mutex::wait_timeout`](crate::Mutex::wait_timeout), zero is one attempt.
-    pub fn wait_timeout(mut self, d: Duration) -> Self {
-        self.hold.wait_timeout = Some(d);
-        self
-    }
-
-    /// Whether and for how long a lease is renewed. Default: [`Renewal::auto`].
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.hold.renewal = renewal;
-        self
-    }
-
-    /// How much longer the nodes keep the lock than its holder believes: as for
-    /// [`Mutex::lock_delay`](crate::Mutex::lock_delay). Default: 0.
-    pub fn lock_delay(mut self, d: Duration) -> Self {
-        self.hold.lock_delay = d;
-        self
-    }
-
-    /// Waits until it may read beside other readers: until no writer has the lock, and none waits for it.
+    /// Waits until it may read beside other readers: until no writer holds the lock or waits for it.
     ///
-    /// A lock that nobody writes or waits to write takes one round trip.
+    /// It takes one round trip if no writer holds the lock or waits.
     ///
     /// # Errors
-    /// As for [`Mutex::lock`](crate::Mutex::lock). `Held` names a writer that waits too.
+    /// As for [`Mutex::lock`](crate::Mutex::lock). `Held` may also name a writer that waits.
     ///
     /// # Cancel safety
     /// May be dropped at any time: what nodes granted is taken back in the background, for at most one ttl.
@@ -111,23 +104,28 @@ impl RwLock {
         self.wait(Side::Reader)
     }
 
-    /// Waits until it may write alone: until no other lease of the name is there. While it waits no new reader comes in, but
-    /// for those that a writer before it has kept out. Writers that wait queue, first come, first served.
+    /// Waits until it may write alone: until no other lease of the name is left.
     ///
-    /// A lock that nobody has takes one round trip.
+    /// While it waits, new readers stay out, except those that an earlier writer has kept out. Writers that wait queue,
+    /// first come, first served.
+    ///
+    /// It takes one round trip if nobody holds the lock.
     ///
     /// # Errors
     /// As for [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
-    /// May be dropped at any time: what nodes granted is taken back in the background, for at most one ttl, and readers come
-    /// in again. A process that is killed keeps them out for some 2 s more (three times the node timeout and 100 ms), and if it was
-    /// the first in line, the other writers for a third of that.
+    /// May be dropped at any time: what nodes granted is taken back in the background, for at most one ttl, and readers
+    /// come in again.
+    ///
+    /// If the process is killed while it waits, readers stay out for about 2 s more (three times the sum of the node
+    /// timeout and 100 ms). If it was the first in the queue, the other writers wait for a third of that.
     pub fn write(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
         self.wait(Side::Writer)
     }
 
-    /// Reads if no writer has the lock or waits for it: one attempt. `None` when a majority answered and it cannot be won.
+    /// Reads if no writer holds the lock or waits for it, in one attempt. Returns `None` if a majority answered and the
+    /// lock cannot be won.
     ///
     /// # Errors
     /// As for [`Mutex::try_lock`](crate::Mutex::try_lock).
@@ -140,8 +138,10 @@ impl RwLock {
         self.acquire(Side::Reader, Wait::Never)
     }
 
-    /// Writes if nobody has the lock: one attempt. `None` when a majority answered and it cannot be won. It keeps no reader
-    /// out, and does not stand behind writers that wait.
+    /// Writes if nobody holds the lock, in one attempt. Returns `None` if a majority answered and the lock cannot be
+    /// won.
+    ///
+    /// It keeps no reader out, and does not queue behind writers that wait.
     ///
     /// # Errors
     /// As for [`Mutex::try_lock`](crate::Mutex::try_lock).
@@ -154,92 +154,22 @@ impl RwLock {
         self.acquire(Side::Writer, Wait::Never)
     }
 
-    /// Reads under [`Lease::guard`], and waits for the release: as [`Mutex::run`](crate::Mutex::run) does.
-    ///
-    /// # Errors
-    /// - As for [`read`](Self::read).
-    /// - `Lost` when the lease was lost before the work was done: the work was dropped then.
-    ///
-    /// # Cancel safety
-    /// Dropping it drops the work and frees the lock in the background.
-    pub fn run_read<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        let lease = self.read();
-        async move { run(lease.await?, work).await }
+    runs! {
+        /// Reads under [`Lease::guard`] and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
+        run_read => read;
+        try_run_read => try_read;
     }
 
-    /// Writes under [`Lease::guard`], and waits for the release: as [`Mutex::run`](crate::Mutex::run) does.
-    ///
-    /// # Errors
-    /// - As for [`write`](Self::write).
-    /// - `Lost` as for [`run_read`](Self::run_read).
-    ///
-    /// # Cancel safety
-    /// As for [`run_read`](Self::run_read).
-    pub fn run_write<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        let lease = self.write();
-        async move { run(lease.await?, work).await }
+    runs! {
+        /// Writes under [`Lease::guard`] and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
+        run_write => write;
+        try_run_write => try_write;
     }
 
-    /// Does what [`run_read`](Self::run_read) does if [`try_read`](Self::try_read) wins; otherwise returns `None`.
+    /// Checks the name and the settings without asking any node, for programs that report bad settings when they start.
     ///
     /// # Errors
-    /// - As for [`try_read`](Self::try_read).
-    /// - `Lost` as for [`run_read`](Self::run_read).
-    ///
-    /// # Cancel safety
-    /// As for [`run_read`](Self::run_read).
-    pub fn try_run_read<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        try_run(self.try_read(), work)
-    }
-
-    /// Does what [`run_write`](Self::run_write) does if [`try_write`](Self::try_write) wins; otherwise returns `None`.
-    ///
-    /// # Errors
-    /// - As for [`try_write`](Self::try_write).
-    /// - `Lost` as for [`run_read`](Self::run_read).
-    ///
-    /// # Cancel safety
-    /// As for [`run_read`](Self::run_read).
-    pub fn try_run_write<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        try_run(self.try_write(), work)
-    }
-
-    /// Checks the name and the settings as [`read`](Self::read) and [`write`](Self::write) do, without asking any node.
-    ///
-    /// # Errors
-    /// `Invalid`.
+    /// `Invalid`, as for [`read`](Self::read) and [`write`](Self::write).
     pub fn validate(&self) -> Result<(), Error> {
         self.check().map(drop)
     }
@@ -248,7 +178,7 @@ impl RwLock {
         &self,
         side: Side,
     ) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
-        let lease = self.acquire(side, Wait::For(self.hold.wait_timeout));
+        let lease = self.acquire(side, Wait::For(self.options.wait_timeout));
         // A wait ends with a lease or with an error.
         lease.map(|lease| lease?.ok_or(Error::Closed))
     }
@@ -263,8 +193,8 @@ impl RwLock {
                 engine: self.engine.clone(),
                 wants: Wants::Lock(Target::Rwlock(name, side)),
                 ttl,
-                lock_delay: self.hold.lock_delay,
-                renewal: self.hold.renewal,
+                lock_delay: self.options.lock_delay,
+                renewal: self.options.renewal,
                 wait,
                 seen: Arc::clone(&self.seen),
             }),
@@ -274,7 +204,7 @@ impl RwLock {
 
     fn check(&self) -> Result<(Name, Duration), Error> {
         let name = Name::new(Arc::clone(&self.name))?;
-        Ok((name, self.hold.check()?))
+        Ok((name, self.options.check()?))
     }
 }
 

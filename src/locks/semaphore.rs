@@ -1,4 +1,4 @@
-//! The semaphore: at most so many holders per name, each with a slot and a token of its own.
+//! The semaphore: a limited number of holders per name, each with a slot and a token of its own.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use futures::{FutureExt as _, future::try_join_all};
 use tracing::Instrument;
 
 use crate::{
-    Error, Lease, LeaseWatch, Renewal,
+    Error, Lease, Renewal,
     base::{
         limit::{Agreed, Limit},
         logs,
@@ -23,20 +23,25 @@ use crate::{
     },
     locks::{
         acquire::{Acquire, Asks},
-        mutex,
-        options::Hold,
+        handle::{runs, setters},
+        options::LeaseOptions,
     },
     node::request::{Family, Pool},
 };
 
-/// A distributed counting semaphore on one name: at most `limit` leases at a time. Cheap to clone; settings are chained.
+/// A distributed counting semaphore on one name: at most `limit` leases at a time.
 ///
-/// It has `limit` numbered slots. Each lease holds one of them on a majority of nodes, so there are never more leases than
-/// slots, whatever node fails. (Where each node counts holders for itself, a majority admits up to `N · limit / Q` of
-/// them.) [`Lease::slot`] says which slot it is: 0 to `limit - 1`, and no other valid lease has it, so it can tell
-/// workers apart. The [token](Lease::token) grows with each lease of the same slot: let the store check both.
+/// It is cheap to clone, and its settings are chained. For one holder at a time, use a [`Mutex`](crate::Mutex). To
+/// limit operations per interval instead of holders at a time, use a [`RateLimiter`](crate::RateLimiter).
 ///
-/// What is promised of validity and of time is what [`Mutex`](crate::Mutex) promises; [semaphores](crate::docs::semaphores) has the rest.
+/// The semaphore has `limit` numbered slots. Each lease holds one of them on a majority of nodes, so there are never
+/// more leases than slots, whichever node fails. (If each node counted holders for itself, a majority would admit up to
+/// `N · limit / Q` of them.)
+///
+/// [`Lease::slot`] is the number of the slot, 0 to `limit - 1`. No other valid lease has it, so it can tell workers
+/// apart. The [token](Lease::token) grows with each lease of the same slot: let the store check both.
+///
+/// Validity and time are promised as for a [`Mutex`](crate::Mutex). [semaphores](crate::docs::semaphores) has the rest.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -54,10 +59,10 @@ use crate::{
 pub struct Semaphore {
     engine: Engine,
     name: Arc<str>,
-    hold: Hold,
+    options: LeaseOptions,
     agreed: Arc<Agreed>,
     seen: Arc<AtomicU64>,
-    /// It is made of the units of a rate limit: their pool, and for how long one is taken.
+    /// Set if its slots are the units of a rate limit: their pool, and how long a unit is taken.
     units: Option<(Pool, Duration)>,
 }
 
@@ -66,44 +71,32 @@ impl Semaphore {
         Self {
             engine,
             name,
-            hold: Hold::new(max_ttl),
+            options: LeaseOptions::new(max_ttl),
             agreed: Arc::new(Agreed::new(limit)),
             seen: Arc::new(AtomicU64::new(0)),
             units: None,
         }
     }
 
-    /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
-    /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
-    pub fn ttl(mut self, d: Duration) -> Self {
-        self.hold.ttl = Some(d);
-        self
+    setters! {
+        options;
+        /// How long a grant lasts unless it is renewed. Default: 10 s, or the deployment's `max_ttl` if that is
+        /// smaller. At least 100 ms; with the lock-delay at most `max_ttl`.
+        ttl;
+        /// How long [`acquire`](Self::acquire) waits, time in the queue included, counted from its first poll. Default:
+        /// without a limit. Zero means one attempt, as [`try_acquire`](Self::try_acquire) makes.
+        wait_timeout;
+        /// How a lease is renewed, and for how long. Default: [`Renewal::auto`](crate::Renewal::auto).
+        renewal;
+        /// How much longer the nodes keep a slot than its holder believes. Default: 0. It matters for holders that
+        /// vanish: a release or a drop frees the slot at once.
+        lock_delay;
     }
 
-    /// How long [`acquire`](Self::acquire) waits, in line too, counted from its first poll. Default: without a limit. Zero
-    /// is one attempt, as [`try_acquire`](Self::try_acquire) makes.
-    pub fn wait_timeout(mut self, d: Duration) -> Self {
-        self.hold.wait_timeout = Some(d);
-        self
-    }
-
-    /// Whether and for how long a lease is renewed. Default: [`Renewal::auto`].
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.hold.renewal = renewal;
-        self
-    }
-
-    /// How much longer the nodes keep a slot than its holder believes. Default: 0. It matters for holders that vanish: a
-    /// release or a drop frees the slot at once.
-    pub fn lock_delay(mut self, d: Duration) -> Self {
-        self.hold.lock_delay = d;
-        self
-    }
-
-    /// The same semaphore for one of many: each key has the whole limit, and counts by itself.
+    /// Returns the semaphore for one key: each key has the whole limit, and counts by itself.
     ///
-    /// Each call makes a new handle, which knows only the limit that this one was made with. Keep the handle if you
-    /// [`resize`](Self::resize) it: one that is made afterwards gets `LimitConflict`.
+    /// Each call makes a new handle, which knows only the limit with which this one was made. So keep the handle if you
+    /// [`resize`](Self::resize) it: a handle that is made afterwards gets `LimitConflict`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -121,36 +114,38 @@ impl Semaphore {
         }
     }
 
-    /// The limit, as far as this handle knows: what it was made with, until it hears of a [`resize`](Self::resize).
+    /// The limit that this handle knows: the one with which it was made, until it hears of a [`resize`](Self::resize).
     pub fn limit(&self) -> u32 {
         self.agreed.slots()
     }
 
-    /// Waits for a slot, in line: who asks first is served first, as far as some who stand in front may be served in
-    /// another order (a third of the limit, at least 2).
+    /// Waits in the queue for a slot: first come, first served, except that the first max(2, limit / 3) waiters may be
+    /// served in any order.
     ///
-    /// A slot that is free, while nobody waits, takes one round trip, also where many ask at once for different slots.
+    /// A free slot takes one round trip if nobody waits, also if many ask at once for different slots.
     ///
     /// # Errors
-    /// - `LimitConflict` when the nodes know another limit for this name.
+    /// - `LimitConflict` if the nodes know another limit for this name.
     /// - `Held` when `wait_timeout` is over.
-    /// - `NoQuorum`, `Quarantined`, `TooSlow`, `Invalid`, `System`, `Closed` as for [`Mutex::lock`](crate::Mutex::lock).
+    /// - `NoQuorum`, `Quarantined`, `TooSlow`, `Invalid`, `System`, `Closed` as for
+    ///   [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
-    /// May be dropped at any time. Its place in line is given up, and what nodes granted is taken back, in the background.
+    /// May be dropped at any time. Its place in the queue is given up, and what nodes granted is taken back, in the
+    /// background.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
-        let lease = self.ask(Wait::For(self.hold.wait_timeout));
+        let lease = self.ask(Wait::For(self.options.wait_timeout));
         // A wait ends with a lease or with an error.
         lease.map(|lease| lease?.ok_or(Error::Closed))
     }
 
-    /// Takes a slot if one is free and nobody waits. `None` when a majority answered and none can be had.
+    /// Takes a slot if one is free and nobody waits. Returns `None` if a majority answered and no slot can be had.
     ///
-    /// It never overtakes somebody who lives and waits in line, and takes no place there itself.
+    /// It never overtakes a living waiter, and takes no place in the queue itself.
     ///
     /// # Errors
     /// - `LimitConflict` as for [`acquire`](Self::acquire).
-    /// - `NoQuorum` or `Quarantined` when it could not be decided.
+    /// - `NoQuorum` or `Quarantined` if it could not be decided.
     /// - `TooSlow`, `Invalid`, `System`, `Closed`.
     ///
     /// # Cancel safety
@@ -161,11 +156,12 @@ impl Semaphore {
         self.ask(Wait::Never)
     }
 
-    /// Waits for `n` slots, all or none, as one lease: [`Lease::slots`] and [`Lease::tokens`] name them. It is lost when
-    /// any of them is.
+    /// Waits for `n` slots, all or none, as one lease. [`Lease::slots`] and [`Lease::tokens`] name them. The lease is
+    /// lost when any of its slots is.
     ///
-    /// One caller at a time gathers, in any process, so two that want several never wait for each other. While it gathers,
-    /// the slots that it has already are idle. It stands in line beside those that want one.
+    /// Only one caller at a time gathers slots, across all processes, so two callers that want several never wait for
+    /// each other. The gathering caller queues beside callers that want one slot. The slots that it already has are
+    /// idle until it has all of them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -176,12 +172,12 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// - `Invalid` also where `n` is 0 or above the limit.
-    /// - `Lost` when the right to gather was lost, as after an outage.
+    /// - `Invalid` also if `n` is 0 or above the limit.
+    /// - `Lost` if the right to gather was lost, as after an outage.
     /// - As for [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
-    /// As for [`acquire`](Self::acquire): all that it had gathered is taken back.
+    /// As for [`acquire`](Self::acquire). All slots gathered so far are taken back.
     pub fn acquire_many(
         &self,
         n: u32,
@@ -192,7 +188,7 @@ impl Semaphore {
             if n == 0 || n > limit {
                 return Err(too_many(n, limit));
             }
-            let wait = this.hold.wait_timeout;
+            let wait = this.options.wait_timeout;
             let end = wait.map(|wait| this.engine.now().plus(wait));
             let gathers = this.gather(Wait::For(wait)).await?;
             let gathers = gathers.ok_or(Error::Closed)?;
@@ -204,7 +200,7 @@ impl Semaphore {
             let all = gathers.guard(try_join_all(all)).await??;
             drop(gathers);
             let lease = Lease::of_several(all).ok_or(Error::Closed)?;
-            // One that was lost meanwhile may be another of these by now.
+            // If a slot was lost meanwhile, another of these leases may have it by now.
             match lease.lost_now() {
                 Some(lost) => Err(lost.into()),
                 None => Ok(lease),
@@ -212,49 +208,14 @@ impl Semaphore {
         }
     }
 
-    /// Acquires, runs the work under [`Lease::guard`], and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
-    /// The work is `'static`; to borrow, use [`Lease::guard`].
-    ///
-    /// # Errors
-    /// - As for [`acquire`](Self::acquire).
-    /// - `Lost` when the lease was lost before the work was done: the work was dropped then.
-    ///
-    /// # Cancel safety
-    /// Dropping it drops the work and frees the slot in the background.
-    pub fn run<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        let lease = self.acquire();
-        async move { mutex::run(lease.await?, work).await }
+    runs! {
+        /// Acquires a slot, runs the work under [`Lease::guard`], and waits for the release, as
+        /// [`Mutex::run`](crate::Mutex::run) does. The work is `'static`; if it has to borrow, use [`Lease::guard`].
+        run => acquire;
+        try_run => try_acquire;
     }
 
-    /// Does what [`run`](Self::run) does if a slot is free; otherwise returns `None`.
-    ///
-    /// # Errors
-    /// - As for [`try_acquire`](Self::try_acquire).
-    /// - `Lost` as for [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    /// As for [`run`](Self::run).
-    pub fn try_run<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        mutex::try_run(self.try_acquire(), work)
-    }
-
-    /// Checks the name, the limit and the settings, without asking any node: for programs that report bad settings when
+    /// Checks the name, the limit and the settings without asking any node, for programs that report bad settings when
     /// they start.
     ///
     /// # Errors
@@ -263,8 +224,8 @@ impl Semaphore {
         self.check().map(drop)
     }
 
-    /// The right to take several: one has it at a time. It lasts for as long as that takes, whatever the permits are to
-    /// be held for.
+    /// Waits for the right to gather several slots, which one caller has at a time. It is renewed until the gathering
+    /// is done, whatever the renewal of the slots is.
     fn gather(
         &self,
         wait: Wait,
@@ -299,8 +260,8 @@ impl Semaphore {
                     of,
                 })),
                 ttl,
-                lock_delay: self.hold.lock_delay,
-                renewal: self.hold.renewal,
+                lock_delay: self.options.lock_delay,
+                renewal: self.options.renewal,
                 wait,
                 seen: Arc::clone(seen),
             }),
@@ -320,7 +281,7 @@ impl Semaphore {
         }
         let name = Name::new(Arc::clone(&self.name))?;
         check_limit(self.agreed.made())?;
-        Ok((name, self.hold.check()?))
+        Ok((name, self.options.check()?))
     }
 }
 
@@ -345,11 +306,11 @@ impl fmt::Debug for Semaphore {
 
 // ---- Units of a small rate limit, kept as slots
 
-/// The ttl of the right to gather units.
+/// The ttl of the right to gather the units of a rate limit.
 const GATHERS: Duration = Duration::from_secs(10);
 
 impl Semaphore {
-    /// The units of a rate limit as slots: one that was used is left to its ttl.
+    /// Makes a semaphore of the units of a rate limit. The slot of a unit that was used is left to its ttl.
     pub(crate) fn of_units(
         engine: Engine,
         pool: Pool,
@@ -373,7 +334,8 @@ impl Semaphore {
         one
     }
 
-    /// When each slot is free on a majority of nodes, unless it is renewed: the first first.
+    /// How long it takes until each slot is free on a majority of nodes, unless it is renewed; sorted, the shortest
+    /// time first.
     pub(crate) fn free_in(
         &self,
     ) -> impl Future<Output = Result<Vec<Duration>, Error>> + Send + 'static + use<> {
@@ -395,10 +357,10 @@ impl Semaphore {
         units.map_or(Family::Permits, |(pool, _)| pool.family)
     }
 
-    /// Held for as long as it gathers, and not for as long as a unit counts.
+    /// The right to gather is held for as long as the gathering takes, not for as long as a unit counts.
     fn gathers_units(&mut self) {
         if let Some((_, ttl)) = &mut self.units {
-            *ttl = (*ttl).min(self.hold.max_ttl).min(GATHERS);
+            *ttl = (*ttl).min(self.options.max_ttl).min(GATHERS);
         }
     }
 }
@@ -406,7 +368,8 @@ impl Semaphore {
 // ---- Operations on the whole semaphore: count, resize, evict
 
 impl Semaphore {
-    /// How many slots a majority of nodes says are free: a snapshot, which may be over when you read it.
+    /// Returns how many slots are free, as a majority of nodes says. It is a snapshot, and may be outdated when you
+    /// read it.
     ///
     /// # Errors
     /// `NoQuorum`, `Quarantined`, `Invalid`, `Closed`.
@@ -422,20 +385,22 @@ impl Semaphore {
         }
     }
 
-    /// Changes the limit, for all clients: those that hold a handle with the old limit follow.
+    /// Changes the limit for all clients. Clients whose handle has the old limit follow.
     ///
-    /// A smaller limit takes nothing away: who holds a slot keeps it, and who asks afterwards gets one when it fits. A
-    /// limit is forgotten when nobody has used the semaphore for four `max_ttl`: start the programs with the new one.
-    /// Of two resizes at once the smaller limit stands.
+    /// A smaller limit ends no lease: holders keep their slots, and later callers get a slot once the holders fit the
+    /// new limit. If two resizes run at once, the smaller limit stands.
+    ///
+    /// The nodes forget the limit when nobody has used the semaphore for three to four `max_ttl`. So also start the
+    /// programs with the new limit.
     ///
     /// # Errors
-    /// - `NoQuorum` when not every node has answered: it names who is missing. (A node in quarantine counts: it knows no
-    ///   limit.) The new limit may be in force then, and spread: say it again.
-    /// - `LimitConflict` when another resize at the same time has won.
+    /// - `NoQuorum` if not every node has answered; it names those that have not. (A node in quarantine counts, as it
+    ///   knows no limit.) The new limit may already be in force and spread, so call it again.
+    /// - `LimitConflict` if another resize at the same time has won.
     /// - `Invalid`, `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not.
+    /// May be dropped; the resize may have happened or not.
     pub fn resize(
         &self,
         limit: u32,
@@ -456,22 +421,25 @@ impl Semaphore {
         }
     }
 
-    /// Frees a slot on every voting node, no matter who holds it: for operators. The first in line gets it. Returns whether
-    /// anybody had it. [`Quorum::inspect`](crate::Quorum::inspect) says who has which.
+    /// Frees a slot on every voting node, whoever holds it, for operators. Returns true if the slot was held.
     ///
-    /// The holder learns of it at its next renewal, without renewal only when its validity ends. Until then two may believe
-    /// that they hold the slot, and only the token tells them apart. A lease of several slots is lost as a whole.
+    /// The first in the queue gets the slot. [`Quorum::inspect`](crate::Quorum::inspect) shows the holder of each slot.
     ///
-    /// A holder that renews at this moment may put the slot back, if it reaches a node that this call does not reach. So look
-    /// afterwards, and call it again if the same holder is still there.
+    /// The holder learns of the eviction at its next renewal. Without renewal it learns of it only when its validity
+    /// ends. Until then two may believe that they hold the slot, and only the token tells them apart. A lease of
+    /// several slots is lost as a whole.
+    ///
+    /// A holder that renews at this moment may put the slot back, if it reaches a node that this call does not reach.
+    /// So look afterwards, and call it again if the same holder is still there.
     ///
     /// # Errors
-    /// - `NoQuorum` or `Quarantined` when fewer than a majority answered, or confirmed it.
-    /// - `Invalid` when nobody knows who has the slot: each node names the holders of its first 100 slots that are taken.
-    /// - `Invalid` for a bad name, `Closed`.
+    /// - `NoQuorum` or `Quarantined` if fewer than a majority answered, or confirmed it.
+    /// - `Invalid` if no node names the holder of the slot: each node names the holders of its first 100 taken slots.
+    /// - `Invalid` if the name is not valid.
+    /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not.
+    /// May be dropped; the eviction may have happened or not.
     pub fn evict(
         &self,
         slot: u32,

@@ -1,4 +1,5 @@
-//! The answers of a node, of all kinds. Scripts decode to them, and the decisions of the protocol read them.
+//! The answers of a node. Scripts decode to them. Ballots read them as they are. The engine turns them into the input
+//! of queues, slot searches and rates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,23 +12,24 @@ use crate::{
     base::{limit::Limit, name::Name, quota::Stamp, taken::Taken},
 };
 
-/// The answer to one command, or why there is none.
+/// The answer to one command, or the reason why there is none.
 pub type Answered = Result<Answer, Fault>;
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To an acquisition: this client has it. The counter is now this. If it has several names, all of their counters are.
+    /// To an acquisition: this client has it, and this is the counter now. If it has several names, all of their
+    /// counters are this.
     Granted(u64),
     /// To an acquisition: another client has it, or waits for it and comes first.
     Held {
         /// The name that is held for longest, if the request had several.
         which: Option<Name>,
-        /// For this much longer. None: without an end.
+        /// For how much longer. `None` if it has no end.
         remaining: Option<Duration>,
-        /// The counter; of several the greatest.
+        /// The counter. With several names, the greatest.
         counter: u64,
-        /// The holder's entry. None if the text that stands there is not an entry.
+        /// The holder's entry. `None` if the stored text is not an entry.
         holder: Option<Arc<str>>,
         /// The last ticket of the queue, or the holder's. 0 if nobody waits and the holder did not wait.
         ticket: u64,
@@ -36,27 +38,27 @@ pub enum Answer {
     Taken {
         /// The counter.
         counter: u64,
-        /// The number of the request that it came by. After a hand-over that is an earlier request.
+        /// The number of the request by which it was granted. After a hand-over that is an earlier request.
         seq: u64,
     },
     /// To a JOIN: another client has it, and this one waits in the queue.
     InLine {
         /// The number of waiters ahead.
         rank: u64,
-        /// The client that has it.
+        /// The holder.
         ahead: Ahead,
     },
     /// To a TAKE of a slot.
     Slots {
         /// The slot that this client has there now, and its counter.
         mine: Option<(u32, u64)>,
-        /// The slots that are taken, that of this client included.
+        /// The slots that are taken, including this client's.
         taken: Taken,
-        /// The version of the limit. The node has the number of slots that the request named.
+        /// The version of the limit. Its number of slots is the one in the request.
         version: u64,
-        /// This client is so far ahead that it may take a free slot.
+        /// This client is far enough ahead to take a free slot.
         may_take: bool,
-        /// The place in the queue, or the ticket that the slot was taken with. 0 for none.
+        /// The place in the queue, or the ticket with which the slot was taken. 0 for none.
         ticket: u64,
         /// The time until the first of the taken slots is free, unless it is renewed.
         next_free: Option<Duration>,
@@ -67,23 +69,24 @@ pub enum Answer {
     Limit(Limit),
     /// To a YIELD.
     Yielded,
-    /// The counter was raised, and is now this; of several the least.
+    /// To a RAISE: the counter now. With several names, the least.
     Raised(u64),
-    /// Extended.
+    /// To an EXTEND: it was extended.
     Extended,
     /// To a RAISE or an EXTEND: this client does not have it.
     Lost,
-    /// To a REPAIR: true if it stands there now. If not, another client has it, it was evicted, or the slot is beyond the limit.
+    /// To a REPAIR: true if the lease stands there now. It does not if another client has it, if it was evicted, or if
+    /// the slot is beyond the limit.
     Repaired(bool),
     /// To a RELEASE: true if this client had any of it.
     Released(bool),
-    /// To a RELEASE: it does not stand there any more. The memory is not admitted, so this is not a vote.
+    /// To a RELEASE: the entry does not stand there any more. The memory is not admitted, so this is not a vote.
     ReleasedUnadmitted,
     /// To an EVICT.
     Evicted {
-        /// True if anybody held it.
+        /// True if there was a holder.
         held: bool,
-        /// The holders' entries, if they are known.
+        /// The holders' entries that are known.
         holders: Vec<Arc<str>>,
     },
     /// To an INSPECT of a mutex.
@@ -103,10 +106,10 @@ pub enum Answer {
     Full {
         /// The number of units left, in the fullest interval.
         room: u32,
-        /// The time until there are enough, unless other clients take them. None: there never are.
+        /// The time until there are enough, unless other clients take them. `None` if there never are.
         wait: Option<Duration>,
     },
-    /// To a REFUND: the number of intervals in which they were given back.
+    /// To a REFUND: the number of intervals in which units were given back.
     Refunded(u32),
     /// To a LOOK, by interval: the units that are taken, in the order in which they will be free.
     Metered(Box<[Box<[TakenUnits]>]>),
@@ -116,14 +119,14 @@ pub enum Answer {
     Server(server::Reply),
 }
 
-/// The holder that a waiter waits for.
+/// The holder for which a waiter waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// For this much longer. None: without an end.
+    /// For how much longer. `None` if it has no end.
     pub remaining: Option<Duration>,
-    /// The ticket that it came with. 0: it did not wait in the queue.
+    /// The ticket with which it came. 0 if it did not wait in the queue.
     pub ticket: u64,
-    /// Its entry. None if the text that stands there is not an entry.
+    /// Its entry. `None` if the stored text is not an entry.
     pub holder: Option<Arc<str>>,
     /// The lock is free, and kept for a waiter that was called.
     pub is_reserved: bool,
@@ -132,11 +135,11 @@ pub struct Ahead {
 /// The holder of a mutex, and its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MutexInspection {
-    /// The holder's entry, and its remaining time. None: without an end.
+    /// The holder's entry, and its remaining time. `None` inside if it has no end.
     pub holder: Option<(String, Option<Duration>)>,
     /// The newest token that was given out here. 0 if none was.
     pub counter: u64,
-    /// The waiters that are told, in order: entry, and how long it has waited.
+    /// The waiters that the node lists, in order: entry, and how long each has waited.
     pub line: Vec<(String, Duration)>,
     /// The number of all waiters.
     pub waiting: u64,
@@ -145,13 +148,13 @@ pub struct MutexInspection {
 /// The holders of a read-write lock, and the writers that wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RwlockInspection {
-    /// The writer's entry, and its remaining time. None: without an end.
+    /// The writer's entry, and its remaining time. `None` inside if it has no end.
     pub writer: Option<(String, Option<Duration>)>,
-    /// The readers that are told, the longest first: entry, and remaining time.
+    /// The readers that the node lists, the longest remaining time first: entry, and remaining time.
     pub readers: Vec<(String, Duration)>,
     /// The number of all readers.
     pub reading: u64,
-    /// The waiting writers that are told: entry, and for how much longer without another request.
+    /// The waiting writers that the node lists: entry, and for how much longer each is kept without another request.
     pub waiters: Vec<(String, Duration)>,
     /// The number of all waiting writers.
     pub waiting: u64,
@@ -162,11 +165,11 @@ pub struct RwlockInspection {
 /// The holders of a semaphore's slots, and its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolInspection {
-    /// None if nobody has used the semaphore for long.
+    /// The limit. `None` if the semaphore has not been used for long.
     pub limit: Option<Limit>,
     /// The slots that are taken.
     pub taken: Taken,
-    /// The first of them, in their order, at most 100.
+    /// The first of the taken slots in their order, at most 100.
     pub holders: Vec<TakenSlot>,
     /// The waiters in order, at most 100: entry, and how long it has waited.
     pub line: Vec<(String, Duration)>,
@@ -181,16 +184,16 @@ pub struct TakenSlot {
     pub slot: u32,
     /// The holder's entry.
     pub holder: String,
-    /// For this much longer.
+    /// For how much longer it is held.
     pub remaining: Duration,
-    /// The newest token that was given out for it there. 0 if none was.
+    /// The newest token that was given out for the slot here. 0 if none was.
     pub counter: u64,
 }
 
-/// Units of a rate limit that count.
+/// Units of a rate limit that still count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenUnits {
-    /// For this much longer.
+    /// For how much longer they count.
     pub left: Duration,
     /// Their number.
     pub units: u32,
@@ -205,13 +208,13 @@ impl Answer {
         }
     }
 
-    /// It was done on a memory that is not admitted.
+    /// Returns true if it was done on a memory that is not admitted.
     pub(crate) fn is_unadmitted(&self) -> bool {
         *self == Self::ReleasedUnadmitted
     }
 
-    /// Takes no token of 2^53 or more from a node: a damaged counter there must not travel to others. A ticket of that size counts
-    /// as none: otherwise a text that anybody wrote there would travel from client to client.
+    /// Refuses a token of 2^53 or more, because a damaged counter must not travel to other nodes. A ticket of that size
+    /// counts as 0. Otherwise a text that anybody wrote on the server would travel from client to client.
     pub(crate) fn credible(mut self) -> Answered {
         let damaged = |counter: u64| counter > FencingToken::MAX;
         let clear = |number: &mut u64| {

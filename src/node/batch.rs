@@ -1,24 +1,25 @@
-//! What waits for a node leaves together in one script call (protocol §3, "Batches"). Pure: which operations
-//! these are.
+//! Batches: operations that wait for a node leave together in one script call (protocol §3, "Batches"). This file
+//! decides which operations these are, and is pure.
 
 use super::{Guard, Operation};
 
-/// A server does nothing else meanwhile: a call of so many takes it about 0.1 ms.
+/// Maximum number of operations in a batch. A call with this many takes a server about 0.1 ms, in which it does nothing
+/// else.
 pub(crate) const MOST_OPERATIONS: usize = 64;
-/// Where names are long there are fewer of them: about this many bytes.
+/// Maximum size of a batch in bytes, roughly. It matters if names are long.
 pub(crate) const MOST_BYTES: usize = 32 << 10;
 
-/// Whether each operation travels alone on connections that are made from now on.
+/// True if every operation travels alone on new connections.
 #[cfg(any(test, feature = "test-util"))]
 static WITHOUT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// For benchmarks: on connections that are made from now on each request travels alone.
+/// For benchmarks: on connections that are opened from now on each request travels alone.
 #[cfg(any(test, feature = "test-util"))]
 pub fn without_batches(without: bool) {
     WITHOUT.store(without, std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Whether a new connection makes batches.
+/// Returns true if a new connection makes batches.
 pub(crate) fn are_made() -> bool {
     #[cfg(any(test, feature = "test-util"))]
     return !WITHOUT.load(std::sync::atomic::Ordering::SeqCst);
@@ -26,8 +27,8 @@ pub(crate) fn are_made() -> bool {
     true
 }
 
-/// How many of these leave together, from the first on; zero only where there is none. One that travels alone
-/// ends what is before it, so that the order stays as it is.
+/// How many of these operations leave together, counted from the first one. It is zero only if there are none. An
+/// operation that travels alone ends the batch before it, so the order never changes.
 pub(crate) fn first<'q>(waiting: impl IntoIterator<Item = (&'q Operation, &'q Guard)>) -> usize {
     let mut waiting = waiting.into_iter();
     let Some((first, guard)) = waiting.next() else {
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_so_many_operations_and_bytes_leave_together() {
+    fn a_batch_is_limited_in_operations_and_bytes() {
         let one = [guard("g")];
         for (waiting, together) in [(0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (1000, 64)] {
             assert_eq!(first_of(&vec![release("a"); waiting], &one), together);
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_travels_alone_does_and_ends_what_is_before_it() {
+    fn an_operation_that_travels_alone_ends_the_batch_before_it() {
         let one = [guard("g")];
         let load = || Command::Server(server::Command::LoadScripts);
         let inspect = || Command::from(cases::inspect("a"));

@@ -1,17 +1,15 @@
-//! What a node says instead of an answer.
+//! Error replies of a node.
 
-/// A node's error reply. It is no answer: never a refusal.
+/// A node's error reply. It counts as no answer, never as a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This memory is not admitted. Nothing was done.
-    ///
-    /// The guard of protocol §2.
+    /// The guard does not match: this memory is not admitted. Nothing was done.
     NotAdmitted,
-    /// The script is not there. Nothing was done.
+    /// The server does not have the script. Nothing was done.
     NoScript,
-    /// The server's ACL does not permit a command that this needs, in the server's words. It may have
+    /// The server's ACL does not permit a command that this needs. The text is the server's. The operation may have
     /// been done in part.
     Withheld(String),
-    /// Anything else, in the server's words. It may have been done in part.
+    /// Any other error. The text is the server's. The operation may have been done in part.
     Error(String),
 }

@@ -1,10 +1,10 @@
-//! One master: it only answers.
+//! One master: it answers requests, and pushes messages to waiters.
 //!
-//! A [`Node`] knows how to reach a server, and a [`Connection`] carries commands to it in order.
-//! What may travel when (handshake first, quarantine, stalled nodes, releases until answered) is
-//! decided in [`session`], which is pure and the same for every kind of node.
+//! A [`Node`] knows how to reach a server, and a [`Connection`] carries commands to it in order. [`session`] decides
+//! what may be sent when: the handshake first, nothing to stalled nodes, little in a quarantine, and releases until
+//! they are answered. It is pure, and the same for every kind of node.
 
-// Public by the feature `unstable-node` alone.
+// Public only with the feature `unstable-node`.
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
 pub mod answer;
@@ -41,15 +41,15 @@ pub use self::{
 
 /// One master.
 ///
-/// The contract: what is sent on one [`Connection`] takes effect in the order it was sent or not at
-/// all, and is answered in that order. A connection reaches one server process and never reconnects
-/// by itself: a server that restarted is met again by a handshake before it may vote (protocol §2).
+/// The contract: the operations that are sent on one [`Connection`] take effect in the order in which they were sent,
+/// or not at all, and are answered in that order. A connection reaches one server process and never reconnects by
+/// itself. A server that restarted is met again by a handshake before it may vote (protocol §2).
 pub trait Node: Send + Sync + fmt::Debug {
-    /// host:port for people; never a password.
+    /// The node's address for people, as host:port. It never contains a password.
     fn id(&self) -> &str;
 
-    /// Opens a connection, ready for its first command, that hears what is published on this channel. Bounds its
-    /// own time; dropping the future gives up.
+    /// Opens a connection that is ready for its first command and receives what is published on this channel. It limits
+    /// its own time. Dropping the future gives up.
     fn dial(&self, channel: &Arc<str>) -> Dial;
 }
 
@@ -58,57 +58,59 @@ pub type Dial = Pin<Box<dyn Future<Output = Result<Box<dyn Connection>, DialErro
 
 /// An ordered connection to one server process.
 pub trait Connection: Send {
-    /// The server's number for this connection (`CLIENT ID`); it ends it with `CLIENT KILL`.
+    /// The server's number for this connection (`CLIENT ID`), by which `CLIENT KILL` can end it.
     fn client_id(&self) -> u64;
 
-    /// What an operator should know of the server, such as a missing right that locks do not need.
-    /// The node's status shows it.
+    /// Anything that an operator should know about the server, such as a missing right that locks do not need. The
+    /// node's status shows it.
     fn note(&self) -> Option<&str>;
 
-    /// Takes the operation behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush).
-    /// A guarded command is obeyed only where `<prefix>:open` says `guard`.
+    /// Queues the operation behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush). A
+    /// guarded command is carried out only if `<prefix>:open` contains `guard`.
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>);
 
-    /// Writes what was sent, as far as the server takes it.
+    /// Writes what was queued, as much as the server accepts.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;
 
-    /// Whether it hears what is published on the channel that it was dialled with. If not, its node is polled.
+    /// Returns true if it receives what is published on the channel that it was dialled with. If not, its node is
+    /// polled.
     fn hears(&self) -> bool {
         false
     }
 
-    /// What comes next: answers, one for each operation in the order they were sent, and between them what the
-    /// node says unasked.
+    /// The next input: one answer for each operation, in the order in which they were sent, with the node's pushes
+    /// between them.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, Disconnected>>;
 
-    /// No answer is wanted from here on. A server that answers one whose connection is closed drops the
-    /// client, with commands that it has not read yet; told before, it reads all of them.
+    /// From now on no answer is wanted. A server that answers on a closed connection drops the client, and with it the
+    /// commands that it has not read yet. If it is told before, it reads all of them.
     fn hush(&mut self) {}
 
-    /// Takes back the operations of which no byte was written yet: the last ones that were sent. How many.
+    /// Takes back the operations of which no byte was written yet. These are the last ones that were sent. Returns how
+    /// many there were.
     fn withdraw(&mut self) -> usize;
 }
 
-/// What comes from a node.
+/// Input from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// The answer to the oldest operation that is unanswered.
     Answer(Answered),
-    /// What it says unasked. It answers nothing.
+    /// A message that the node sends unasked. It does not answer any request.
     Push(Push),
-    /// A message that says nothing to anybody here.
+    /// A message that this client does not use.
     Nothing,
 }
 
-/// The connection is over: whether what is unanswered was done is not known.
+/// The connection has ended. It is not known if the unanswered operations were done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnected(pub String);
 
-/// Why no connection came about.
+/// The reason why no connection was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// Nobody answers; it is tried again soon.
+    /// Nothing answers there. It is tried again soon.
     Unreachable(String),
-    /// The server answers and will not have us, or is not fit: it needs somebody's hand.
+    /// The server answers but rejects this client, or is not fit. Somebody must act.
     Refused(String),
 }

@@ -1,4 +1,4 @@
-//! One request, made once: the same object for every node, encoded once.
+//! One request as one object for all nodes. It is encoded once.
 
 use std::{
     borrow::Cow,
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::base::owner::Entry;
 
-/// A command on its way to any number of nodes. Its bytes are made by the first node that needs them,
-/// and are the same for all but for the guard.
+/// A command on its way to any number of nodes. The first node that needs its bytes makes them. They are the same for
+/// all nodes, except for the guard.
 #[derive(Debug)]
 pub struct Operation {
-    /// No other operation of this process has it.
+    /// No other operation of this process has this id.
     id: u64,
     command: Command,
     wire: OnceLock<Wire>,
     batch: OnceLock<Batch>,
 }
 
-/// The bytes of a batch that begins with an operation.
+/// The bytes of a batch that begins with this operation.
 #[derive(Debug)]
 struct Batch {
-    /// The others.
+    /// The ids of the other operations.
     rest: Vec<u64>,
     bytes: Vec<u8>,
 }
@@ -37,9 +37,9 @@ struct Batch {
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) bytes: Vec<u8>,
-    /// Each node's own guard follows them.
+    /// The guard of each node follows the bytes.
     pub(crate) has_guard: bool,
-    /// How many replies of a server belong to it.
+    /// The number of the server's replies that belong to it.
     pub(crate) replies: usize,
 }
 
@@ -54,18 +54,18 @@ impl Operation {
         })
     }
 
-    /// What is asked.
+    /// The command.
     pub fn command(&self) -> &Command {
         &self.command
     }
 
-    /// The encoding, made by `encode` the first time.
+    /// The encoding. `encode` makes it the first time.
     pub(crate) fn wire(&self, encode: impl FnOnce(&Command) -> Wire) -> &Wire {
         self.wire.get_or_init(|| encode(&self.command))
     }
 
-    /// The bytes of this operation and the `rest` as one batch. `encode` makes them for the first node. The
-    /// others mostly want the same batch; one that wants another makes its own.
+    /// The bytes of this operation and the `rest` as one batch. `encode` makes them for the first node. The other nodes
+    /// usually need the same batch. A node that needs another one makes its own.
     pub(crate) fn batch<'o>(
         &self,
         rest: impl Iterator<Item = &'o Self> + Clone,
@@ -84,8 +84,8 @@ impl Operation {
 }
 
 impl Target {
-    /// Asks this for it.
-    pub(crate) fn ask(&self, entry: &Entry, verb: Verb) -> Arc<Operation> {
+    /// The operation that puts this verb to the target.
+    pub(crate) fn operation(&self, entry: &Entry, verb: Verb) -> Arc<Operation> {
         Operation::new(Request {
             target: self.clone(),
             entry: entry.clone(),
@@ -94,7 +94,7 @@ impl Target {
     }
 }
 
-/// What `<prefix>:open` says on one node while it votes.
+/// The text of `<prefix>:open` on one node while it votes.
 #[derive(Debug, Default)]
 pub struct Guard {
     text: String,
@@ -107,12 +107,12 @@ impl Guard {
         Arc::new(Self { text, wire })
     }
 
-    /// As it stands on the node.
+    /// The text as it stands on the node.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The encoding, made by `encode` the first time.
+    /// The encoding. `encode` makes it the first time.
     pub(crate) fn wire(&self, encode: impl FnOnce(&str) -> Vec<u8>) -> &[u8] {
         self.wire.get_or_init(|| encode(&self.text))
     }
@@ -124,7 +124,7 @@ mod tests {
     use crate::node::server;
 
     #[test]
-    fn it_is_encoded_once() {
+    fn an_operation_is_encoded_once() {
         let operation = Operation::new(server::Command::LoadScripts);
         let mut times = 0;
         for _node in 0..5 {

@@ -1,19 +1,19 @@
-//! What a node says unasked: to who waits in line, through the channel of its process (protocol §5).
+//! Pushes: messages that a node sends unasked to a waiter, through the channel of the waiter's process (protocol §5).
 
 use std::{sync::Arc, time::Duration};
 
 use crate::base::{owner::Entry, token::FencingToken};
 
-/// A message to one who waits.
+/// A message to one waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// To whom.
+    /// The waiter.
     pub entry: Entry,
-    /// What.
+    /// The message.
     pub says: Says,
 }
 
-/// What a node says unasked.
+/// The content of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// The lock is handed over, for the term with which the waiter was registered.
@@ -26,24 +26,25 @@ pub enum Says {
         /// a message came does not say which memory sent it.
         guard: Arc<str>,
     },
-    /// The lock is free and kept for the waiter for a while: it has to ask.
+    /// The lock is free, and kept for the waiter for a while, so the waiter has to ask. For a slot: the waiter is far
+    /// enough in front to ask.
     Called,
-    /// A slot is free, and the waiter stands so far in front that it may take it.
+    /// A slot is free, and the waiter is far enough in front to take it.
     Free {
-        /// Which.
+        /// The slot.
         slot: u32,
     },
-    /// The lock was freed: who waits may ask again.
+    /// A read-write lock was freed, so waiters may ask again.
     Freed,
-    /// The waiter is the next one, or the first. It should ask now, and again after this.
+    /// The waiter is the next one or the first. It should ask now, and again after this time.
     Next {
-        /// When what stands before it will be over at the latest.
+        /// The longest time until those before it are over.
         after: Duration,
     },
 }
 
 impl Push {
-    /// The text of a message. None: it is not one of ours.
+    /// Reads the text of a message. Returns `None` if it is not a push of this library.
     pub(crate) fn read(text: &str) -> Option<Self> {
         // The guard is the last part of a hand-over, and has spaces in it.
         let mut words = text.splitn(5, ' ');
@@ -76,7 +77,7 @@ mod tests {
     const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 
     #[test]
-    fn a_message_names_the_waiter_and_says_one_of_four_things() {
+    fn a_message_names_the_waiter_and_says_one_of_five_things() {
         let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
         let (seq, token, guard) = (3, 1 << 51, "30000 2 3 list 5000 id".into());
         let granted = Says::Granted { seq, token, guard };
@@ -86,6 +87,7 @@ mod tests {
         let after = Duration::from_millis(50);
         assert_eq!(says("N ENTRY 50"), Some(Says::Next { after }));
         assert_eq!(says("S ENTRY 7"), Some(Says::Free { slot: 7 }));
+        assert_eq!(says("F ENTRY"), Some(Says::Freed));
         for text in [
             "S ENTRY",
             "S ENTRY 4294967296",

@@ -1,4 +1,4 @@
-//! Requests to a node about names. (Those about its admission are in `kinds/admission`.)
+//! Requests to a node about names. (Requests about its admission are in `kinds/admission`.)
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,100 +9,107 @@ use crate::base::{
     quota::{Stamp, Window},
 };
 
-/// A request of one entry about one thing that can be held.
+/// A request of one entry about one target.
 ///
-/// Every pair of target and verb means something. A [`Yield`](Verb::Yield) without a place to keep is a RELEASE. So is an
-/// [`Acquire`](Verb::Acquire) of a slot without a [`Seat`]: nothing is taken, and nothing is left behind. A slot without a number is
-/// lost for all who would raise or extend it, and is not repaired.
+/// Every pair of target and verb has a meaning. A [`Yield`](Verb::Yield) without a place to keep is a RELEASE. An
+/// [`Acquire`](Verb::Acquire) of a slot without a [`Seat`] is one too: nothing is taken, and nothing is left behind. A
+/// RAISE or an EXTEND of a slot without a number is answered with LOST, and a REPAIR of it does nothing.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The thing.
+    /// The thing that the request is about.
     pub target: Target,
-    /// The holder, or the one that wants to be.
+    /// The holder, or the waiter that wants to hold it.
     pub entry: Entry,
-    /// The deed.
+    /// The action.
     pub verb: Verb,
 }
 
-/// A thing that can be held.
+/// Something that can be held.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The lock of this name, which one holds at a time; or the locks of all these names, all or none.
+    /// The lock of this name, which has one holder at a time; or the locks of all these names, all or none.
     Mutex(Names),
     /// One side of a read-write lock.
     Rwlock(Name, Side),
-    /// A slot of a semaphore. `None`: no slot is wanted, only a place in the queue; or it is not known which one is meant.
+    /// A slot of a semaphore. `None` if no slot is wanted, but only a place in the queue, or if it is not known which
+    /// slot is meant.
     Slot(Pool, Option<u32>),
 }
 
-/// The deeds that a target knows.
+/// The actions on a target.
 #[derive(Clone, Debug)]
 pub enum Verb {
     /// Takes it if it is free. Otherwise the entry waits, if it says how.
     Acquire {
         /// For how long, lock-delay included.
         ttl: Duration,
-        /// p: where the counter of a grant should at least be, in µs of the wall clock. For a reader only a new counter begins there.
+        /// p: the least value for the counter of a grant, in µs of the wall clock. For a reader it is used only where
+        /// there is no counter yet.
         floor: u64,
         /// How the entry waits if it is refused.
         wait: Waiting,
     },
     /// Gives back a grant, and keeps the place in the queue.
     Yield {
-        /// p, for who gets it next.
+        /// p, for the next holder.
         floor: u64,
         /// The place that is kept. The `seq` of a [`Place`] is that of the grant.
         wait: Waiting,
     },
     /// Raises the counter to the token, if the entry holds the target.
     Raise {
-        /// The grant that is meant, if a mutex was handed over in its queue. 0: any.
+        /// The number of the grant that is meant, if a mutex was handed over in its queue. 0 means any.
         seq: u64,
         /// The token.
         token: u64,
     },
-    /// Prolongs what the entry holds. Never shortens, never creates. A reader's makes a share of a lock that the entry holds alone.
+    /// Prolongs what the entry holds. It never shortens and never creates. For a reader it turns a lock that the entry
+    /// holds as the writer into a reader's.
     Extend {
         /// From now, lock-delay included.
         ttl: Duration,
-        /// For how long a read-write lock is kept for readers, if it becomes shared and some were refused.
+        /// For how long a read-write lock is kept for readers, if a writer becomes a reader by this and other readers
+        /// were refused.
         window: Duration,
     },
-    /// Puts a lease back that a majority still has, if nobody stands against it here, and brings the counter up to the token.
+    /// Puts back a lease that a majority still has, if no other entry stands against it here. It also brings the
+    /// counter up to the token.
     Repair {
         /// From now, lock-delay included.
         ttl: Duration,
         /// The token of the lease.
         token: u64,
     },
-    /// Frees all that the entry has of the lock or the semaphore, on whichever side and in whichever slot, and leaves its queue. A node
-    /// that may not vote obeys too, and says so. One that may vote hands a free mutex to the head of its queue, and tells others who wait.
+    /// Frees all that the entry has of the lock or the semaphore, on either side and in any slot, and leaves its queue.
+    /// A node that may not vote does so too, and says so. A node that may vote hands a free mutex to the first waiter,
+    /// and notifies other waiters.
     Release(Release),
 }
 
 /// The details of a RELEASE.
 #[derive(Clone, Debug, Default)]
 pub struct Release {
-    /// p, for who gets a mutex next.
+    /// p, for the next holder of a mutex.
     pub floor: u64,
-    /// For how long a read-write lock is kept for readers, if a writer frees it and some were refused.
+    /// For how long a read-write lock is kept for readers, if a writer frees it and readers were refused.
     pub window: Duration,
-    /// The waiter for a read-write lock that waits no more. `None`: it goes on, or nobody waited.
+    /// The waiter for a read-write lock that no longer waits. `None` if it still waits, or if there was none.
     pub waited: Option<Entry>,
     /// The slot that is not freed.
     pub keep: Option<u32>,
 }
 
-/// How an entry waits that is refused.
+/// How an entry waits if it is refused. For a slot this also says how the slot is asked for. Without it, an acquisition
+/// of a slot is a release.
 #[derive(Clone, Debug)]
 pub enum Waiting {
-    /// It does not.
+    /// It does not wait.
     No,
     /// In the queue of a mutex. (Several names have no queue.)
     Queue(Place),
     /// It is told when a read-write lock becomes free.
     Told(Waiter),
-    /// For a slot.
+    /// It asks for a slot, and waits for one if its life is not zero.
     Slot(Seat),
 }
 
@@ -113,59 +120,61 @@ pub struct Place {
     pub seq: u64,
     /// The order of the queue, the same on every node.
     pub ticket: u64,
-    /// Takes a new place only behind everybody who is there; otherwise the answer is that of an ACQUIRE.
+    /// Takes a new place only behind all that are there. Otherwise the answer is that of an ACQUIRE.
     pub only_last: bool,
-    /// S: for how long a hand-over is good until it is confirmed.
+    /// S: how long a hand-over is good until it is confirmed.
     pub term: Duration,
-    /// How much longer than that the node keeps it.
+    /// For how much longer the node keeps it.
     pub lock_delay: Duration,
-    /// An entry that is silent for this long waits no more.
+    /// An entry that is silent for this long is dropped.
     pub life: Duration,
     /// For how long a free lock is kept for an entry that was called.
     pub claim: Duration,
-    /// Where the entry hears that it is its turn. Empty: it asks from time to time.
+    /// The channel on which the entry is told that it is its turn. If it is empty, the entry asks from time to time.
     pub channel: Arc<str>,
 }
 
 /// A waiter for a read-write lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// The waiter. It lives for one wait, over all attempts.
+    /// The waiter's entry. It is the same for one wait, over all attempts.
     pub entry: Entry,
-    /// A waiter that does not ask again for this long waits no more.
+    /// A waiter that does not ask again for this long is dropped.
     pub life: Duration,
-    /// Where it hears that the lock was freed. Empty: nowhere.
+    /// The channel on which it is told that the lock was freed. If it is empty, it is not told.
     pub channel: Arc<str>,
 }
 
 /// How an entry asks for a slot, and its place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// The number of slots that the client knows of.
+    /// The limit that the client knows of.
     pub limit: Limit,
     /// How the slot is chosen.
     pub mode: Mode,
     /// The order of the queue.
     pub ticket: u64,
-    /// S: an entry that was called and does not ask for this long is out of the queue.
+    /// S: an entry that was called and does not ask within this time is dropped from the queue.
     pub term: Duration,
-    /// An entry that is silent for this long waits no more. Zero: it takes no place in the queue.
+    /// An entry that is silent for this long is dropped. Zero means that it takes no place in the queue.
     pub life: Duration,
-    /// Where it hears that a slot is free. Empty: it asks from time to time.
+    /// The channel on which it is told that a slot is free. If it is empty, the entry asks from time to time.
     pub channel: Arc<str>,
 }
 
 /// How a slot is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// For the first time. The target's number is step · limit + slot: that slot, or if it is taken another free one. Those that lie
-    /// whole steps of 1 + step behind it come first. A new entry stands behind everybody in the queue.
+    /// The first request. The target's number is step · limit + slot. It takes that slot, or if it is taken another
+    /// free one. Slots that are whole steps of 1 + step further on come first. A new entry comes behind all others in
+    /// the queue.
     Pick,
-    /// The slot of that number, in place of what the entry has; otherwise it keeps what it has.
+    /// Takes the slot with that number in place of the slot that the entry has. If it cannot, the entry keeps what it
+    /// has.
     Move,
 }
 
-/// As what somebody holds a read-write lock.
+/// The role in which an entry holds a read-write lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// Beside other readers.
@@ -179,7 +188,7 @@ pub enum Side {
 pub struct Pool {
     /// The semaphore.
     pub name: Name,
-    /// Which of its slots.
+    /// The kind of slots.
     pub family: Family,
 }
 
@@ -190,7 +199,8 @@ pub enum Family {
     Permits,
     /// The single slot that callers take before they take several permits at once.
     Gatherers,
-    /// The units of a rate limit that has fewer of them than there are masters. One that was used is left until it ends.
+    /// The units of a rate limit with at most 16 units, or with fewer units than masters. A unit that was used is left
+    /// until it ends.
     Units {
         /// For how long a slot is taken, which may be longer than any lease of the fleet.
         kept: Duration,
@@ -199,18 +209,18 @@ pub enum Family {
     },
 }
 
-/// A request about a name as a whole, by nobody that holds it.
+/// A request about a name as a whole, which no entry makes.
 #[derive(Clone, Debug)]
 pub enum Question {
-    /// Reads who holds the mutex, and who waits.
+    /// Reads the holder of the mutex, and its waiters.
     InspectMutex(Name),
-    /// Reads who has the read-write lock, and who waits.
+    /// Reads the holders of the read-write lock, and its waiters.
     InspectRwlock(Name),
-    /// Reads who has which slot, who waits, and the limit.
+    /// Reads the holders of the slots, the waiters, and the limit.
     InspectPool(Pool),
-    /// Frees the mutex, no matter who holds it. For a while no lease of it is repaired.
+    /// Frees the mutex from any holder. For a while no lease of it is repaired.
     EvictMutex(Name),
-    /// The same of the read-write lock. It also forgets who waits.
+    /// The same for the read-write lock. It also drops the waiters.
     EvictRwlock(Name),
     /// Changes the limit, if this one beats it.
     Resize(Pool, Limit),
@@ -221,48 +231,48 @@ pub enum Question {
 pub struct Meter {
     /// The limit's name.
     pub name: Name,
-    /// N: how many masters share the limit.
+    /// N: the number of masters that share the limit.
     pub masters: u32,
-    /// Each interval, and this node's share of its limit. At least one.
+    /// Each interval, and this node's share of its limit. There is at least one.
     pub windows: Arc<[(Window, u32)]>,
 }
 
 /// A request about the units of a rate limit.
 #[derive(Clone, Debug)]
 pub enum Units {
-    /// Takes units of every interval, or of none.
+    /// Takes units in every interval, or in none.
     Spend {
         /// The limit.
         meter: Meter,
-        /// k: how many.
+        /// k: the number of units.
         units: u32,
-        /// e: how long from now they may be used, at most E of each interval.
+        /// e: for how long from now they may be used. It is at most E of each interval.
         age: Duration,
     },
-    /// Gives back units that nobody will use, where what was counted then counts still.
+    /// Gives back units that nobody will use, if the node still counts them as it did then.
     Refund {
         /// The limit.
         meter: Meter,
-        /// How many.
+        /// The number of units.
         units: u32,
-        /// Where they were counted, as the spending was told.
+        /// Where they were counted, from the answer to the SPEND.
         stamps: Box<[Stamp]>,
     },
-    /// Reads what is taken, and when it is free again.
+    /// Reads which units are taken, and when they become free.
     Look {
         /// The limit.
         meter: Meter,
     },
 }
 
-/// The use of the guard, by which `<prefix>:open` must say what the client expects.
+/// How a command uses the guard. The guard is what the client expects in `<prefix>:open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
-    /// Nothing: none is sent.
+    /// The command has no guard.
     Nothing,
-    /// It decides the answer. The deed is done in any case.
+    /// The guard decides the answer. The command is carried out in any case.
     Answer,
-    /// It decides if anything is done at all.
+    /// The guard decides if the command is carried out at all.
     Deed,
 }
 
@@ -275,8 +285,8 @@ impl Request {
         }
     }
 
-    /// Returns true if it may leave its entry on the node. It is sent once only, and what it leaves is taken back by the request that
-    /// [`frees`](Self::frees) the same entry.
+    /// Returns true if it may leave its entry on the node. It is sent only once, and what it leaves is taken back by a
+    /// request that [`frees`](Self::frees) the same entry.
     pub(crate) fn takes(&self) -> bool {
         let takes = matches!(
             self.verb,
@@ -285,13 +295,14 @@ impl Request {
         takes && !self.frees()
     }
 
-    /// Returns true if no earlier request takes for its entry: if it never left, nothing stands there.
+    /// Returns true if no earlier request takes anything for its entry. If this request never left, nothing stands on
+    /// the node.
     pub(crate) fn begins(&self) -> bool {
         let acquires = matches!(self.verb, Verb::Acquire { .. });
         acquires && matches!(self.target, Target::Mutex(_)) && !self.keeps_a_place()
     }
 
-    /// Returns true if it removes its entry, wherever that stands: a RELEASE, and a request that means one.
+    /// Returns true if it removes its entry from wherever it stands: a RELEASE, or a request that means one.
     pub(crate) fn frees(&self) -> bool {
         match (&self.verb, &self.target) {
             (Verb::Release(_), _) => true,
@@ -301,7 +312,7 @@ impl Request {
         }
     }
 
-    /// Returns true if its answer says what its entry holds, and another request for the same entry gives that up.
+    /// Returns true if its answer says what its entry holds, and another request for the same entry may give that up.
     pub(crate) fn holds(&self) -> bool {
         let is_slot = matches!(self.target, Target::Slot(..));
         is_slot && !self.frees() && !matches!(self.verb, Verb::Yield { .. })
@@ -320,7 +331,7 @@ impl Request {
         }
     }
 
-    /// Returns true if it only prolongs what is held on a majority.
+    /// Returns true if it only prolongs a lease that a majority has.
     pub(crate) fn extends(&self) -> bool {
         matches!(self.verb, Verb::Extend { .. } | Verb::Repair { .. })
     }
@@ -332,7 +343,7 @@ impl Target {
         Self::Mutex(name.into())
     }
 
-    /// As users know it.
+    /// The name as users know it.
     pub(crate) fn name(&self) -> &Name {
         match self {
             Self::Mutex(names) => names.shown(),
@@ -341,7 +352,7 @@ impl Target {
         }
     }
 
-    /// Which side of a read-write lock.
+    /// The side of a read-write lock.
     pub(crate) fn side(&self) -> Option<Side> {
         match self {
             Self::Rwlock(_, side) => Some(*side),
@@ -349,7 +360,7 @@ impl Target {
         }
     }
 
-    /// Which slot of a semaphore.
+    /// The slot of a semaphore.
     pub(crate) fn slot(&self) -> Option<u32> {
         match self {
             Self::Slot(_, slot) => *slot,
@@ -359,7 +370,7 @@ impl Target {
 }
 
 impl Verb {
-    /// Leaves the queue of a semaphore, and frees all that the entry has but this slot.
+    /// Leaves the queue of a semaphore, and frees all slots of the entry except this one.
     pub(crate) fn leave_all_but(slot: u32) -> Self {
         Self::Release(Release {
             keep: Some(slot),
@@ -392,7 +403,7 @@ impl Waiting {
 }
 
 impl Family {
-    /// The time for which these slots are taken, if it may be longer than the fleet's longest ttl. Zero otherwise.
+    /// For how long these slots are taken, if that may be longer than the fleet's `max_ttl`. Zero otherwise.
     pub(crate) fn kept(self) -> Duration {
         match self {
             Self::Permits | Self::Gatherers => Duration::ZERO,

@@ -1,19 +1,18 @@
-//! The settings of one quorum, checked.
+//! The settings of one quorum, after they were checked.
 
 use std::{sync::Arc, time::Duration};
 
 use super::admission::Terms;
 use crate::base::{owner::Label, rules::Rules};
 
-/// Settings of one quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// `host:port` of every node, or the path of its socket; their number is N.
+    /// `host:port` of every node, or the path of its socket. Their number is N.
     pub(crate) nodes: Vec<Arc<str>>,
-    /// The word for the list of them: `Builder::fleet`, or one derived from their addresses.
+    /// The list word: `Builder::fleet`, or a hash of the nodes' addresses.
     pub(crate) list: String,
-    /// By node: its place in the sorted list of their addresses. None where the fleet has a name: its clients may know the
-    /// nodes by other addresses.
+    /// By node: its position in the sorted list of addresses. `None` if the fleet has a name, because its clients may
+    /// know the nodes by other addresses.
     pub(crate) ranks: Option<Vec<usize>>,
     /// The prefix of every key.
     pub(crate) prefix: String,
@@ -21,14 +20,14 @@ pub(crate) struct Settings {
     /// `max_ttl` and the restart margin that this client asks for.
     pub(crate) terms: Terms,
     pub(crate) label: Label,
-    /// Where who waits hears that it is its turn. Nobody else has it.
+    /// The channel on which waiters of this quorum are told that it is their turn. No other quorum has it.
     pub(crate) channel: Arc<str>,
     pub(crate) allow_eviction: bool,
     pub(crate) rules: Rules,
 }
 
 impl Settings {
-    /// A node's place in the list, if all clients of the fleet have the same.
+    /// A node's position in the sorted list, if all clients of the fleet have the same list.
     pub(crate) fn rank(&self, node: usize) -> Option<usize> {
         self.ranks.as_ref()?.get(node).copied()
     }

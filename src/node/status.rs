@@ -1,4 +1,4 @@
-//! What a node is at the moment, for operators and for the reasons in reports.
+//! The current state of a node, for operators and for reports.
 
 use std::{fmt, mem, sync::Arc, time::Duration};
 
@@ -12,23 +12,23 @@ pub enum NodeState {
     Connecting,
     /// It votes.
     Voting,
-    /// It answers and may vote after this long: it restarted, or it is new.
+    /// It answers, and may vote after this time: it has restarted, or it is new.
     Quarantined(Duration),
     /// It has not answered a request for longer than the node timeout.
     Stalled(Duration),
-    /// It answers but is not counted, and somebody must act. The text says why and how.
+    /// It answers but is not counted, and somebody must act. The text gives the reason and the remedy.
     Refused(String),
-    /// It answers, and refuses writes: its memory is full, its last save failed, or it lacks replicas. It grants no
-    /// lock, so it does not count as a voting node. Locks that are held there are renewed and freed if it permits that.
-    /// The text begins with the server's own code (`OOM`, `MISCONF`, `NOREPLICAS`) and says what to do. It comes back
-    /// by itself within a second or so.
+    /// It answers but refuses writes: its memory is full, its last save failed, or it lacks replicas. It grants no
+    /// lock, so it does not count as a voting node. Locks that are held on it are renewed and freed, if it permits
+    /// that. The text begins with the server's own code (`OOM`, `MISCONF`, `NOREPLICAS`) and says what to do. Once the
+    /// server takes writes again, the node comes back by itself within about a second.
     RefusesWrites(String),
     /// There has been no connection for this long, for this reason.
     Unreachable(Duration, String),
 }
 
 impl NodeState {
-    /// Why a node in this state gives no vote. None if it votes.
+    /// The reason why a node in this state gives no vote. `None` if it votes.
     pub(crate) fn silence(&self) -> Option<Silence> {
         Some(match self {
             Self::Voting => return None,
@@ -61,28 +61,28 @@ impl fmt::Display for NodeState {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// host:port, or the path of its socket; never the password.
+    /// host:port, or the path of its socket. It never contains the password.
     pub node: Arc<str>,
     /// Its state.
     pub state: NodeState,
-    /// What else an operator should know, such as a command that the server does not permit and that
-    /// locks do not need.
+    /// Anything else that an operator should know, such as a command that the server does not permit and that locks do
+    /// not need.
     pub note: Option<String>,
-    /// Whether its record says that the fleet has been in use. False if that is not known.
+    /// True if the node's record says that the fleet has been in use. False if that is not known.
     pub used: bool,
-    /// How long it takes to answer, as measured from here: the smoothed round trip of RFC 6298, in which the last answer
-    /// counts for an eighth. A few seconds old at most while locks are taken. None without a connection, and before the
-    /// first answer.
+    /// How long the node takes to answer, as measured from here. It is the smoothed round trip of RFC 6298, in which
+    /// the last answer counts for an eighth. While locks are taken it is a few seconds old at most. `None` without a
+    /// connection, and before the first answer.
     pub round_trip: Option<Duration>,
-    /// The longest interval of a rate limit whose units it gives out now, at most 24 h. A node that restarted has to be
-    /// watched for 1.11 times the interval first, so it may vote on locks and still give no units of a limit per hour. Zero
-    /// while it does not vote.
+    /// The longest interval of a rate limit for which this node gives out units now, at most 24 h. A node that
+    /// restarted has to be watched for 1.11 times the interval first. So it may vote on locks and still give no units
+    /// of a limit per hour. Zero while it does not vote.
     pub limits_up_to: Duration,
 }
 
 impl NodeStatus {
-    /// Whether this differs from `before` in more than a duration: in the kind of state, the refusal or
-    /// the note. A new reason why a node cannot be reached is not news.
+    /// Returns true if this differs from `before` in more than a duration: in the kind of state, the text of a refusal
+    /// or the note. A new reason why a node cannot be reached is not news.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         let same_state = match (&self.state, &before.state) {
             (NodeState::Refused(why), NodeState::Refused(before))
@@ -103,7 +103,7 @@ impl fmt::Display for NodeStatus {
     }
 }
 
-/// Whether locks can be taken, for a probe.
+/// Says if locks can be taken, for a readiness probe.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -117,20 +117,20 @@ impl fmt::Display for NodeStatus {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How many nodes vote and take writes, so that they can grant a lock.
+    /// The number of nodes that vote and take writes, so that they can grant a lock.
     pub voting: usize,
-    /// How many are needed: the majority.
+    /// The number of nodes that are needed: the majority.
     pub needed: usize,
-    /// How many of these may fail before locks can no longer be taken.
+    /// How many of the voting nodes may fail before locks can no longer be taken.
     pub spare: usize,
-    /// If too few nodes vote now: after how long enough quarantined ones will vote. None if they are
-    /// too few as well.
+    /// If too few nodes vote now: the time until enough nodes in quarantine will vote. `None` if even these are too
+    /// few.
     pub votes_in: Option<Duration>,
 }
 
 impl Health {
-    /// Whether a majority votes, so that locks can be taken. Use it for a readiness probe, but not for
-    /// a liveness probe: restarting this process does not repair a node.
+    /// Returns true if a majority votes, so that locks can be taken. Use it for a readiness probe. Do not use it for a
+    /// liveness probe: restarting this process does not repair a node.
     pub fn is_ready(&self) -> bool {
         self.voting >= self.needed
     }

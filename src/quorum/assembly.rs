@@ -1,4 +1,4 @@
-//! What a quorum is assembled from: its nodes, the engine that serves it, and the engine's task.
+//! Assembles a quorum: its nodes, the engine that serves it, and the engine's task.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -27,9 +27,10 @@ use crate::{
 };
 
 impl Quorum {
-    /// `n` masters in this process (at least 1) that vote at once: for demos, doctests and tests. They follow
-    /// tokio's clock, so a test that pauses it moves ttl, renewal and validity together. Call it within a tokio
-    /// runtime.
+    /// Makes a quorum of `n` masters inside this process (at least 1), which vote at once: for demos, doctests and
+    /// tests. The masters follow tokio's clock, so a test that pauses it moves ttl, renewal and validity together.
+    ///
+    /// Call it within a tokio runtime.
     pub fn in_memory(n: usize) -> Self {
         in_memory(n)
     }
@@ -43,7 +44,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// If it is a server, trusts these authorities in place of the system's.
+    /// Makes a server trust these authorities in place of the system's. Other nodes are left as they are.
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn trust(&mut self, authorities: &Authorities) {
         if let Self::Target(Target::Server(address)) = self {
@@ -51,7 +52,7 @@ impl Given {
         }
     }
 
-    /// The address from which the word for the list of nodes is derived.
+    /// The address that goes into the list word.
     fn address(&self) -> String {
         match self {
             Self::Target(Target::Server(address)) => address.with_database(),
@@ -79,7 +80,7 @@ impl Given {
         }
     }
 
-    /// The address of a server, as it is shown.
+    /// The address of a server, as users see it.
     #[cfg(test)]
     pub(crate) fn id(&self) -> Arc<str> {
         match self {
@@ -89,10 +90,10 @@ impl Given {
     }
 }
 
-/// Assembles the nodes and starts to dial them. Masters in this process vote at once if all of them are new.
+/// Assembles the nodes and starts to dial them. If all masters are in this process and new, they vote at once.
 ///
 /// # Errors
-/// `Invalid` when an address is given twice.
+/// `Invalid` if an address is given twice.
 pub(crate) fn start(
     given: Vec<Given>,
     options: Options,
@@ -120,7 +121,7 @@ pub(crate) fn start(
     Ok(run(options, rules, label, roster, nodes, embedded))
 }
 
-/// Lets them vote. `list`: the word for their addresses, unless the fleet has a name.
+/// Lets the nodes vote. `list` is the word for their addresses; the fleet's name, if it has one, replaces it.
 fn admit(nodes: &[MemoryNode], options: &Options, list: &str) {
     let list = options.fleet.as_deref().unwrap_or(list);
     for node in nodes {
@@ -128,7 +129,7 @@ fn admit(nodes: &[MemoryNode], options: &Options, list: &str) {
     }
 }
 
-/// `n` masters in this process that vote already.
+/// A quorum of `n` masters in this process, which vote already.
 pub(crate) fn in_memory(n: usize) -> Quorum {
     let options = Options::default();
     let nodes: Vec<MemoryNode> = (0..n.max(1)).map(|_| MemoryNode::new()).collect();
@@ -156,13 +157,13 @@ fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
     match twice {
         None => Ok(()),
         Some((_, id)) => Err(Error::Invalid(format!(
-            "{id} is given twice: one server is one vote"
+            "{id} is given twice: one server has one vote"
         ))),
     }
 }
 
-/// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other
-/// end of every call, so that calls answer `Closed`.
+/// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other end
+/// of every call, so calls answer `Closed`.
 fn run(
     options: Options,
     rules: Rules,
@@ -177,7 +178,7 @@ fn run(
     };
     let (connect_timeout, shutdown_timeout) =
         (options.connect_timeout(), options.shutdown_timeout());
-    // Without random bits nobody hears anything, and who waits asks from time to time.
+    // Without random bits there is no channel. No waiter is called then, so waiters ask from time to time.
     let bits = Chance::System.bits();
     let channel = bits.map_or_else(
         |_| String::new(),
@@ -204,7 +205,7 @@ fn run(
             Ok(alarm) => {
                 let flavor = runtime.runtime_flavor();
                 let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
-                drop(runtime.spawn(Task::new(driver, engine.remains())));
+                drop(runtime.spawn(Task::new(driver, engine.after_runtime())));
             }
             Err(error) => {
                 logs::error!(

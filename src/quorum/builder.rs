@@ -1,4 +1,4 @@
-//! The setters of a quorum: nothing is checked before it connects, and nothing dialled before it is checked.
+//! The builder of a quorum. Nothing is checked before it connects, and nothing is dialled before it is checked.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Builds a [`Quorum`]. Every setting has a default but the nodes.
+/// Builds a [`Quorum`]. Only the nodes must be given; every other setting has a default.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), quorate::Error> {
@@ -37,18 +37,20 @@ pub struct Builder {
 }
 
 impl Quorum {
-    /// Dials all nodes at once, with default settings; ready when a majority answered.
+    /// Dials all nodes at once with default settings, and returns when a majority has answered.
+    ///
+    /// [`Quorum::builder`] changes settings, and [`Quorum::from_env`] reads them from the environment.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
     ///
     /// # Cancel safety
-    /// Dropping it drops all connections.
+    /// May be dropped; that closes all connections.
     pub async fn connect<T: IntoNode>(nodes: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         Self::builder().nodes(nodes).connect().await
     }
 
-    /// A builder, to set what differs from the defaults.
+    /// Returns a builder, to change settings before connecting.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -65,15 +67,16 @@ impl Builder {
         }
     }
 
-    /// Adds one master: a URL, a `redis::ConnectionInfo`, a `redis::Client` (whose address, TLS and
-    /// credentials are taken; the connection is always quorate's own), or a [`MemoryNode`](crate::MemoryNode).
-    /// Every client has to list the same masters.
+    /// Adds one master. Every client has to list the same masters.
+    ///
+    /// It takes a URL, a `redis::ConnectionInfo`, a `redis::Client` or a [`MemoryNode`](crate::MemoryNode). From a
+    /// `redis::Client` it takes the address, TLS and credentials; the connection is always quorate's own.
     pub fn node(mut self, node: impl IntoNode) -> Self {
         self.nodes.push(node.into_node().map(Given::Target));
         self
     }
 
-    /// Adds several masters.
+    /// Adds several masters, as [`node`](Self::node) adds one.
     pub fn nodes<T: IntoNode>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
         self.nodes.extend(
             nodes
@@ -92,14 +95,16 @@ impl Builder {
     }
 
     /// Trusts the certificate authorities in `pem` for the `rediss://` nodes of this quorum, **in place of** the
-    /// system's and of those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, which are not read then. So only these
-    /// connections trust a private CA, and they trust nothing else. (The `redis` crate's
-    /// `TlsCertificates::root_cert` does the same.) Default: the system's.
+    /// system's. Default: the system's authorities.
     ///
-    /// `pem` is one or more certificates, such as the text of a `ca.crt`; a key among them is ignored. If it is
-    /// called again, the last call counts. To trust the system's too, add its certificates to `pem`. It concerns
-    /// TLS only: a `redis://` node stays in the clear, and one with `rediss://…#insecure` trusts anybody. A bad
-    /// `pem` makes [`connect`](Self::connect) fail with `Invalid`.
+    /// The authorities in `SSL_CERT_FILE` and `SSL_CERT_DIR` are not read either. So only these connections trust a
+    /// private CA, and they trust nothing else. (The `redis` crate's `TlsCertificates::root_cert` does the same.) To
+    /// trust the system's authorities too, add their certificates to `pem`.
+    ///
+    /// `pem` holds one or more certificates, such as the text of a `ca.crt`; a key among them is ignored. The last call
+    /// counts. The setting concerns TLS only: a `redis://` node stays unencrypted, and a node with
+    /// `rediss://…#insecure` trusts any certificate. If `pem` is not valid, [`connect`](Self::connect) fails with
+    /// `Invalid`.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -118,43 +123,45 @@ impl Builder {
         self
     }
 
-    /// All settings at once, in place of those that were given before.
+    /// Replaces all settings that were given before.
     #[doc(hidden)]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Switches rules of the protocol off, to see that a test finds what they prevent. The client's decisions
-    /// follow them on every kind of node; the scripts do not.
+    /// Switches rules of the protocol off, so that a test can check that it finds what they prevent. The client's
+    /// decisions follow them on every kind of node; the scripts do not.
     #[cfg(feature = "test-util")]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
+    /// Dials all nodes at once and returns when a majority has answered. The other nodes are dialled in the background.
     ///
     /// # Errors
-    /// - `Invalid` for bad settings, and when two addresses lead to one server.
-    /// - `NoQuorum` when no majority answered within `connect_timeout`; its report names every node and its reason.
+    /// - `Invalid` if a setting is not valid, or if two addresses lead to one server.
+    /// - `NoQuorum` if no majority answered within `connect_timeout`. The report names every node and its reason.
     ///
     /// # Cancel safety
-    /// Dropping it drops all connections.
+    /// May be dropped; that closes all connections.
     pub async fn connect(self) -> Result<Quorum, Error> {
         let quorum = self.connect_lazy()?;
         quorum.ready().await?;
         Ok(quorum)
     }
 
-    /// Starts to dial and returns at once; it fails only for bad settings. A lock that is taken before all nodes
-    /// are connected stands on those that are; [`Quorum::ready`] waits a little for the others too.
+    /// Starts to dial and returns at once. It fails only if a setting is not valid.
     ///
-    /// Call it within a tokio runtime with I/O and time enabled: the background work runs there. Without a runtime
-    /// every call answers `Closed`.
+    /// A lock that is taken before all nodes are connected stands on those that are. [`Quorum::ready`] waits a little
+    /// for the others too.
+    ///
+    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. Without a
+    /// runtime every call answers `Closed`.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `Invalid` if a setting is not valid.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         if self.nodes.is_empty() {
             return Err(Error::Invalid(
@@ -174,7 +181,7 @@ impl Builder {
         assembly::start(nodes, self.options, self.rules, label)
     }
 
-    /// Whether each node can be understood.
+    /// Checks that each node's address can be understood.
     pub(crate) fn check_nodes(&self) -> Result<(), Error> {
         let bad = |given: &Result<Given, Error>| given.as_ref().err().cloned();
         let found = self.nodes.iter().map(bad).enumerate();
@@ -184,7 +191,7 @@ impl Builder {
         }
     }
 
-    /// What was set.
+    /// The settings as text.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> String {
         let nodes = self.nodes.iter().map(|node| node.as_ref().unwrap().id());
@@ -251,7 +258,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Little of a bad URL is shown, as it may hold a password. Its place in the list says which one it is.
+/// Adds the node's place in the list. A bad URL may hold a password, so little of it is shown.
 fn in_the_list(error: Error, number: usize, total: usize) -> Error {
     match error {
         Error::Invalid(why) if total > 1 => {

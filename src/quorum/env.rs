@@ -1,4 +1,4 @@
-//! Settings from the environment: programs may use the variables of the command line. Both read them with the
+//! Settings from the environment. Programs may use the variables of the `quorate` command, and both read them with the
 //! functions here.
 
 use std::{ffi::OsString, fs::File, io::Read as _};
@@ -8,16 +8,16 @@ use crate::{
     quorum::settings::{Options, SETTINGS, Setting, each_setting},
 };
 
-/// The masters, with their passwords.
+/// The variable that holds the masters' URLs, with their passwords.
 pub const NODES: &str = "QUORATE_NODES";
-/// A file with the masters.
+/// The variable that names a file with the masters' URLs.
 pub const NODES_FILE: &str = "QUORATE_NODES_FILE";
 
 /// How to name masters, for an error that says that none are named.
 pub const SET_NODES: &str = "set QUORATE_NODES (separated by commas), as in \
     QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1";
 
-/// At most this much is read of a file with masters.
+/// A file with masters is read up to this many bytes.
 const LONGEST_FILE: u64 = 1 << 20;
 
 impl Quorum {
@@ -34,7 +34,7 @@ impl Quorum {
     /// As for [`Builder::from_env`] and [`Builder::connect`].
     ///
     /// # Cancel safety
-    /// Dropping it drops all connections.
+    /// May be dropped; that closes all connections.
     pub async fn from_env() -> Result<Self, Error> {
         Builder::from_env()?.connect().await
     }
@@ -65,8 +65,8 @@ macro_rules! make_from_env {
         help: $help:literal,
     })*) => {
         impl Builder {
-            /// A builder with the settings in the environment. The variables are those of the `quorate` command, and
-            /// mean the same.
+            /// Returns a builder with the settings in the environment. The variables are those of the `quorate`
+            /// command, and mean the same.
             ///
             /// | variable | setting |
             /// | --- | --- |
@@ -74,10 +74,13 @@ macro_rules! make_from_env {
             /// | `QUORATE_NODES_FILE` | in place of it, a file with the URLs, one on each line; lines that begin with `#` are left out |
             $(#[doc = env_row!($variable, $name)])*
             ///
-            /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. `QUORATE_ALLOW_EVICTION` is `1` or
-            /// `true`, `0` or `false`. An empty variable counts as not set, and a setting that is not set has its default.
-            /// Setters that are called on the builder afterwards replace what the environment said; masters are added to
-            /// those that it names. The file is read in this call, which blocks the thread.
+            /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. `QUORATE_ALLOW_EVICTION` is `1`
+            /// or `true`, `0` or `false`. An empty variable counts as not set, and a setting that is not set has its
+            /// default.
+            ///
+            /// Setters that are called on the builder afterwards replace the values from the environment. Masters that
+            /// are added afterwards join those from the environment. The file is read in this call, which blocks the
+            /// thread.
             ///
             /// ```no_run
             /// # async fn example() -> Result<(), quorate::Error> {
@@ -86,7 +89,7 @@ macro_rules! make_from_env {
             /// ```
             ///
             /// # Errors
-            /// `Invalid`, naming the variable and never a password:
+            /// `Invalid`, which names the variable and never shows a password:
             /// - no variable names a master, or both of them do;
             /// - the file cannot be read, or names no master;
             /// - a value is not valid for its setting.
@@ -118,7 +121,7 @@ fn from(variables: &Variables) -> Result<Builder, Error> {
     Ok(builder.options(options))
 }
 
-/// The same error with the name of the variable.
+/// Adds the name of the variable to an error.
 fn of(variable: &str, error: Error) -> Error {
     match error {
         Error::Invalid(why) => Error::Invalid(format!("{variable}: {why}")),
@@ -126,10 +129,10 @@ fn of(variable: &str, error: Error) -> Error {
     }
 }
 
-/// Reads a variable.
+/// Returns the value of a variable, if it is set.
 type Lookup = dyn Fn(&str) -> Option<OsString>;
 
-/// The environment, behind the function that reads it. All errors are `Invalid`; they name the variable and show no
+/// The environment, behind the function that reads it. All errors are `Invalid`. They name the variable and show no
 /// value that could hold a password.
 pub struct Variables(Box<Lookup>);
 
@@ -139,14 +142,14 @@ impl Variables {
         Self(Box::new(|variable| std::env::var_os(variable)))
     }
 
-    /// The value of a variable; none if it is empty.
+    /// The value of a variable, or `None` if it is not set or empty.
     pub fn word(&self, variable: &str) -> Result<Option<String>, Error> {
         let said = self.0(variable).map(OsString::into_string).transpose();
         let said = said.map_err(|_| Error::Invalid(format!("{variable} is not valid UTF-8")))?;
         Ok(said.filter(|text| !text.trim().is_empty()))
     }
 
-    /// Sets each setting that is not set yet and has a variable.
+    /// Sets each setting that has a variable and is not set yet.
     pub fn fill(&self, options: &mut Options) -> Result<(), Error> {
         for setting in SETTINGS.iter().filter(|s| !s.variable.is_empty()) {
             if setting.show(options).is_none() {
@@ -164,7 +167,7 @@ impl Variables {
         read.map_err(|why| Error::Invalid(format!("{variable}: {why}")))
     }
 
-    /// The masters' URLs, and the variable that names them; none if none does.
+    /// The masters' URLs, and the variable that names them. The variable is `None` if neither is set.
     pub fn nodes(&self) -> Result<(Vec<String>, Option<&'static str>), Error> {
         match (self.word(NODES)?, self.word(NODES_FILE)?) {
             (Some(_), Some(_)) => Err(Error::Invalid(format!(
@@ -195,7 +198,7 @@ impl Variables {
 fn from_file(path: &str) -> Result<Vec<String>, Error> {
     if path.contains("://") || path.contains('@') {
         return Err(Error::Invalid(format!(
-            "{NODES_FILE} is the name of a file, and looks like a URL: URLs are for {NODES}"
+            "{NODES_FILE} must be the name of a file, but looks like a URL: put URLs into {NODES}"
         )));
     }
     let mut text = String::new();
@@ -219,8 +222,8 @@ fn from_file(path: &str) -> Result<Vec<String>, Error> {
     }
 }
 
-/// The URLs of a list. A comma separates two only where the second one begins with its scheme: otherwise it is a part of a
-/// password.
+/// Splits a list into URLs. A comma separates two URLs only if the second begins with its scheme; otherwise it is part
+/// of a password.
 fn urls(list: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     for piece in list.split(',') {

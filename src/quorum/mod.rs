@@ -17,10 +17,16 @@ use crate::{
     node::admission::Mode,
 };
 
-/// N independent masters, asked all at once. Cheap to clone; clones share one set of connections.
+/// A client of N independent masters, from which locks, semaphores and rate limiters are made.
 ///
-/// The background work runs on the tokio runtime that connected, which needs its I/O and time
-/// drivers (`enable_all`). When that runtime is gone, every call answers [`Error::Closed`] at once.
+/// It is cheap to clone, and clones share one set of connections. A lock is asked for on all masters at once, and a
+/// majority of them decides. Make one quorum for the whole program, and end it with [`shutdown`](Self::shutdown).
+///
+/// [`blocking::Quorum`](crate::blocking::Quorum) has the same calls for programs of threads, and
+/// [`consul`](crate::consul) has locks and semaphores in a Consul cluster.
+///
+/// The background work runs on the tokio runtime that connected, which needs its I/O and time drivers (`enable_all`).
+/// When that runtime is gone, every call answers [`Error::Closed`] at once.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), quorate::Error> {
@@ -41,7 +47,7 @@ pub struct Quorum {
     limits: Limits,
 }
 
-/// What a quorum remembers of its settings.
+/// The settings that a quorum still needs once it is assembled.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) fleet: Arc<str>,
@@ -56,10 +62,13 @@ impl Quorum {
         Self { engine, limits }
     }
 
-    /// What every node that votes says about a name: who holds it, for how long, the newest token, and who waits in
-    /// line; or why it does not vote. It tells of the mutex of that name; of the semaphore of that name: its limit, who has
-    /// which slot, and who waits for one; and of the read-write lock of that name: who reads, who writes, who waits to. Who
-    /// holds several names at once ([`mutex_all`](Self::mutex_all)) holds the mutex of each.
+    /// Asks every node about a name: the holder and the time it has left, the newest token, and the queue. For a node
+    /// that does not vote it says why.
+    ///
+    /// The answer covers all kinds of that name:
+    /// - the mutex. A holder of several names ([`mutex_all`](Self::mutex_all)) holds the mutex of each;
+    /// - the semaphore: its limit, the holder of each slot, and its queue;
+    /// - the read-write lock: its readers, its writer, and the writers that wait.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -81,10 +90,10 @@ impl Quorum {
     /// ```
     ///
     /// # Errors
-    /// - `Invalid` for a bad name.
+    /// - `Invalid` if the name is not valid.
     /// - `Closed`.
     ///
-    /// A node that does not answer is not an error: the answer says so.
+    /// A node that does not answer is not an error: the inspection says so.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -103,22 +112,24 @@ impl Quorum {
         }
     }
 
-    /// Frees the mutex and the read-write lock of a name on every voting node. The mutex goes on to whoever is first in
-    /// line; who waits for the read-write lock is told, and asks. Returns whether one of them was held. Of a semaphore
-    /// nothing is freed: [`Semaphore::evict`](crate::Semaphore::evict) frees a slot.
+    /// Frees the mutex and the read-write lock of a name on every voting node, for operators. Returns true if one of
+    /// them was held.
     ///
-    /// Each holder, a reader too, learns of it at its next renewal, without renewal only when its validity ends. Until
-    /// then two may believe that they hold the lock, and only the token tells them apart (readers' tokens do not). A lease
-    /// of several names is lost as a whole when one of them is evicted. For 2 `max_ttl` no lease of the name is put back on
-    /// a node that lost it.
+    /// The mutex goes to the first in its queue. Waiters of the read-write lock are told that it is free, and ask
+    /// again. A semaphore is left as it is: [`Semaphore::evict`](crate::Semaphore::evict) frees one of its slots.
+    ///
+    /// Each holder, a reader too, learns of the eviction at its next renewal. Without renewal it learns of it only when
+    /// its validity ends. Until then two may believe that they hold the lock, and only the token tells them apart
+    /// (readers' tokens do not). A lease of several names is lost as a whole when one of them is evicted. For 2
+    /// `max_ttl` no lease of the name is put back on a node that lost it.
     ///
     /// # Errors
-    /// - `NoQuorum` when fewer than a majority confirmed it.
-    /// - `Invalid` for a bad name.
+    /// - `NoQuorum` if fewer than a majority confirmed it.
+    /// - `Invalid` if the name is not valid.
     /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not.
+    /// May be dropped; the eviction may have happened or not.
     pub fn evict<N: Into<String>>(
         &self,
         name: N,
@@ -134,9 +145,10 @@ impl Quorum {
         }
     }
 
-    /// Waits until a majority of nodes answers, as [`Builder::connect`](crate::Builder::connect) does: for use after
-    /// [`Builder::connect_lazy`](crate::Builder::connect_lazy), in tests and in probes. A quarantined node answers but does not vote:
-    /// [`voting`](Self::voting) waits for the votes.
+    /// Waits until a majority of nodes answers, as [`Builder::connect`](crate::Builder::connect) does. Use it after
+    /// [`Builder::connect_lazy`](crate::Builder::connect_lazy), in tests and in probes.
+    ///
+    /// A quarantined node answers but does not vote. [`voting`](Self::voting) waits for the votes.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -157,7 +169,7 @@ impl Quorum {
         async move { engine.call(|reply| Event::Ready { within, reply }).await }
     }
 
-    /// Waits until a majority of nodes votes, so that locks can be taken; for `within` at most.
+    /// Waits until a majority of nodes votes, so that locks can be taken, but no longer than `within`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -171,11 +183,11 @@ impl Quorum {
     ///
     /// # Errors
     /// After `within`, naming every node and why it does not vote:
-    /// - `Quarantined` when the quarantined nodes will make up the majority; `retry_after` says when.
-    /// - `NoQuorum` when they will not.
+    /// - `Quarantined` if the quarantined nodes will make up the majority; `retry_after` says when.
+    /// - `NoQuorum` if they will not.
     ///
     /// At once:
-    /// - `Invalid` when two addresses lead to one server.
+    /// - `Invalid` if two addresses lead to one server.
     /// - `Closed`.
     ///
     /// # Cancel safety
@@ -188,17 +200,19 @@ impl Quorum {
         async move { engine.call(|reply| Event::Voting { within, reply }).await }
     }
 
-    /// Every node's state, in the order they were given.
+    /// Returns the state of every node, in the order in which they were given.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.engine.status().nodes()
     }
 
-    /// A stream of the nodes' states: first the present state of every node, then a node again whenever its state
-    /// changes. A change is another kind of state, another reason for a refusal, or another note. Time that passes
-    /// is not a change, and neither is another reason why a node cannot be reached.
+    /// Returns a stream of the nodes' states. It begins with the present state of every node, and names a node again
+    /// whenever its state changes.
     ///
-    /// A slow reader gets the newest state of each node and misses those in between, so the stream keeps at most
-    /// one state for each node. It ends when the quorum is closed, and does not keep it open.
+    /// A change is another kind of state, another reason for a refusal, or another note. The passing of time is not a
+    /// change, and neither is another reason why a node cannot be reached.
+    ///
+    /// A slow reader gets the newest state of each node and misses those in between, so the stream keeps at most one
+    /// state for each node. The stream ends when the quorum is closed, and does not keep it open.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -219,55 +233,58 @@ impl Quorum {
         self.engine.status().changes()
     }
 
-    /// The word that all clients of these masters have to share: [`Builder::fleet`](crate::Builder::fleet),
-    /// or what follows from their addresses.
+    /// The word that all clients of these masters have to share: the name given to
+    /// [`Builder::fleet`](crate::Builder::fleet), or a word derived from the masters' addresses.
     pub fn fleet(&self) -> &str {
         &self.limits.fleet
     }
 
-    /// Whether locks can be taken, for a probe.
+    /// Returns how many nodes vote and how many are needed, for a probe. It does not wait.
     pub fn health(&self) -> Health {
         self.engine.status().health()
     }
 
-    /// Admits brand-new masters without their quarantine: the caller says that these servers have never held a
+    /// Admits brand-new masters without their quarantine. By calling it you state that these servers have never held a
     /// lock.
     ///
-    /// On a fleet that votes it does what [`raise_terms`](Self::raise_terms) does, or nothing. What it asks of a
-    /// node is in [protocol](crate::docs::protocol) §2.
+    /// Call it once, by hand, and never at every start: its checks cannot see everything, so a person has to decide.
+    /// Without it new masters vote by themselves when their quarantine is over. On a fleet that votes it does what
+    /// [`raise_terms`](Self::raise_terms) does, or nothing.
     ///
-    /// A master that restarted empty looks new, and admitting it gives two holders. So:
-    /// - every node has to answer;
-    /// - none may vote while another does not;
-    /// - no client and no record on a node may say that the fleet is in use;
-    /// - no node may hold counters, which every grant leaves.
+    /// A master that restarted empty looks new, and admitting it gives two holders. So these conditions are checked:
+    /// - Every node has to answer.
+    /// - No node may vote while another does not.
+    /// - No client, and no record on a node, may say that the fleet is in use.
+    /// - No node may hold counters, which every grant leaves.
     ///
-    /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults: by then every running client
-    /// that reaches one of them has said whether the fleet is in use. These checks cannot see everything, so only a
-    /// person may decide: a program that calls it at every start claims what nobody has checked. Without it new
-    /// masters vote by themselves when their quarantine is over.
+    /// For new masters it takes 6 s and one node timeout, about 7 s with the defaults. By then every running client
+    /// that reaches one of the nodes has said whether the fleet is in use. [Protocol §2](crate::docs::protocol) has the
+    /// details.
     ///
     /// # Errors
-    /// - `Invalid` when these servers are not new, or when two addresses lead to one server: it names the node and
-    ///   the reason.
+    /// - `Invalid` if these servers are not new, or if two addresses lead to one server. It names the node and the
+    ///   reason.
     /// - `Invalid` while another bootstrap of this quorum is under way.
-    /// - `NoQuorum`, with every node's reason: at once when a node is refused, answers with an error or has lost
-    ///   its memory meanwhile.
-    /// - `NoQuorum` too when not all nodes vote in the end, because one did not answer within `connect_timeout` and
-    ///   the time above.
+    /// - `NoQuorum`, with every node's reason: at once if a node is refused, answers with an error or loses its memory
+    ///   meanwhile.
+    /// - `NoQuorum` also if in the end not all nodes vote, because one did not answer within `connect_timeout` and the
+    ///   time above.
     /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not, and can be repeated.
+    /// May be dropped; the admission may have happened or not. It can be repeated.
     pub fn bootstrap(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         self.bootstrap_as(Mode::New)
     }
 
-    /// [`bootstrap`](Self::bootstrap) with only the first of its conditions, and without its wait. Records of other
-    /// fleets are replaced on nodes that do not vote; a node that votes for another fleet makes it fail.
+    /// Does what [`bootstrap`](Self::bootstrap) does, but checks only that every node answers, and does not wait. Never
+    /// call it at every start.
     ///
-    /// Safe only when no lease can be left: all clients have been stopped for longer than `max_ttl`,
-    /// or no node has voted for the whole of a quarantine. Never call it at every start.
+    /// It is safe only if no lease can be left: all clients have been stopped for longer than `max_ttl`, or no node has
+    /// voted for the whole of a quarantine.
+    ///
+    /// Records of other fleets are replaced on nodes that do not vote. A node that votes for another fleet makes it
+    /// fail.
     ///
     /// # Errors
     /// As [`bootstrap`](Self::bootstrap).
@@ -280,27 +297,27 @@ impl Quorum {
         self.bootstrap_as(Mode::Forced)
     }
 
-    /// Raises the fleet's `max_ttl` and restart margin to this quorum's values, if these are greater. It never
-    /// admits a node: it waits for those in quarantine.
+    /// Raises the fleet's `max_ttl` and restart margin to this quorum's values, if these are greater. It never admits a
+    /// node: it waits for nodes in quarantine.
     ///
-    /// - If no node that it sees has less, it changes nothing, and returns as soon as a majority votes or is in
-    ///   quarantine. A node in quarantine that does not remember the fleet has no values of its own yet: it learns
-    ///   these. One that came back from its disk has the fleet's, and has to be raised.
-    /// - To raise, every node has to vote. It waits as long as all of them answer and some are in quarantine. Other
-    ///   clients keep working meanwhile.
+    /// - If no node in sight has smaller values, it changes nothing. It then returns as soon as a majority votes or is
+    ///   in quarantine. A quarantined node that does not remember the fleet has no values of its own yet, and takes
+    ///   these. One that came back from its disk has the fleet's old values, and has to be raised.
+    /// - To raise, it needs the vote of every node. It waits as long as all of them answer and some are in quarantine.
+    ///   Other clients keep working meanwhile.
     ///
-    /// It may be called at every start, by many clients at once. No client may ask for more before a raise has
-    /// succeeded; if it fails half-way, call it again.
+    /// It may be called at every start, by many clients at once. No client may ask for greater values before a raise
+    /// has succeeded. If a raise fails half-way, call it again.
     ///
     /// # Errors
-    /// - `NoQuorum`, with every node's reason, when what it needs (a majority, or every node for a raise) was
-    ///   missing for `connect_timeout`.
-    /// - `Invalid` when two addresses lead to one server, and while another bootstrap or raise of this quorum is
-    ///   under way.
+    /// - `NoQuorum`, with every node's reason, if what it needs (a majority, or every node for a raise) was missing for
+    ///   `connect_timeout`.
+    /// - `Invalid` if two addresses lead to one server, and while another bootstrap or raise of this quorum is under
+    ///   way.
     /// - `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not, and can be repeated.
+    /// May be dropped; the raise may have happened or not. It can be repeated.
     pub fn raise_terms(&self) -> impl Future<Output = Result<(), Error>> + Send + 'static + use<> {
         self.bootstrap_as(Mode::Raise)
     }
@@ -323,21 +340,22 @@ impl Quorum {
         }
     }
 
-    /// Ends this quorum for all clones, and waits until what it holds is released: the last line of `main`.
+    /// Ends this quorum for all clones, and waits until its leases are released. Make it the last line of `main`.
     ///
-    /// New calls and waiters get `Closed`. Waits for held leases to be dropped and their releases to be
-    /// confirmed, at most the builder's `shutdown_timeout`; the names that are still held then are
-    /// returned, and left to their ttl (their leases are lost: `NodesLost`, as nobody renews them any
-    /// more). What happens without it, and a service that ends with it: [shutdown](crate::docs::shutdown).
+    /// From then on new calls and waiters get `Closed`. It waits until held leases are dropped and their releases are
+    /// confirmed, but no longer than the builder's `shutdown_timeout`. It returns the names that are still held then.
+    /// Nobody renews those any more: their leases are lost (`NodesLost`), and the nodes keep them until their ttl ends.
+    /// [shutdown](crate::docs::shutdown) says what happens without this call, and has a service that ends with it.
     ///
-    /// A majority confirms a release. Nodes that answer are waited for beyond that; a node that died, cannot be reached or
-    /// stalls is not, and delays this by one node timeout at most. The log says which nodes have not confirmed a release.
+    /// A release needs a majority to confirm it. Other nodes that answer are waited for too. A node that died, cannot
+    /// be reached or stalls is not, and delays this call by one node timeout at most. The log names the nodes that have
+    /// not confirmed a release.
     ///
     /// A node in quarantine is told for how long this quorum has watched it (protocol §2). So short programs should
-    /// call this at their end: where the runtime ends first, up to a second of watching is lost each time.
+    /// call this at their end: if the runtime ends first, up to a second of watching is lost each time.
     ///
     /// # Cancel safety
-    /// May be dropped: the end goes on in the background.
+    /// May be dropped: the shutdown goes on in the background.
     pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let (engine, within) = (self.engine.clone(), self.limits.shutdown_timeout);
         async move { engine.shutdown(within).await }

@@ -1,26 +1,31 @@
-//! What a quorum has by a name.
+//! The primitives of a quorum, each by its name.
 
 use std::sync::Arc;
 
 use crate::{Mutex, Quorum, Quota, RateLimiter, ReentrantMutex, RwLock, Semaphore};
 
-/// Each of these is made at once, and asks no node. Its name, 1 to 512 bytes of free text, is checked when it is used.
+/// Each of these calls returns at once and asks no node. Names have 1 to 512 bytes of free text, and are checked when
+/// they are used.
 impl Quorum {
-    /// The mutex with this name: 1 to 512 bytes of free text, checked when the mutex is locked.
+    /// Returns the mutex with this name: one holder at a time.
+    ///
+    /// The name has 1 to 512 bytes of free text, and is checked when the mutex is locked.
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
         Mutex::new(self.engine.clone(), name.into().into(), self.limits.max_ttl)
     }
 
-    /// The mutexes with these names, 1 to 64 of them, as one: all are locked, or none. It and [`mutex`](Self::mutex) of any
-    /// of the names exclude each other. A name that is there twice counts once, and the order does not matter: whoever
-    /// names them, and in whatever order, two sets that overlap do not wait for each other for ever.
+    /// Returns one mutex over several names (1 to 64): all of them are locked, or none.
     ///
-    /// Each node takes all of them by one script. The lease has one token, newer than the last one of each name, and so one
-    /// for the stores behind all of them. [`Lease::name`](crate::Lease::name) is the sorted names with commas between them.
+    /// It and [`mutex`](Self::mutex) of any of the names exclude each other. The order of the names does not matter,
+    /// and a name that is given twice counts once. Two sets that overlap never wait for each other for ever.
     ///
-    /// It has no place in any line. While it waits it holds nothing, asks again from time to time (after 100 ms at the
-    /// latest), and lets all pass that wait in line for one of its names. So it may wait for long beside a name that is
-    /// always taken, the longer the more names it has: [guarantees](crate::docs::guarantees) has measurements.
+    /// Each node takes all names in one script. The lease has one token, greater than the last token of each name, so
+    /// the stores behind all of them can check it. [`Lease::name`](crate::Lease::name) is the sorted names, separated
+    /// by commas.
+    ///
+    /// A set has no place in any queue. While it waits it holds nothing and asks again from time to time (after 100 ms
+    /// at the latest). It lets all waiters pass that queue for one of its names. So it may wait long beside a name that
+    /// is always taken, and the longer the more names it has: [guarantees](crate::docs::guarantees) has measurements.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -36,28 +41,33 @@ impl Quorum {
         Mutex::of_several(self.engine.clone(), names.collect(), self.limits.max_ttl)
     }
 
-    /// The read-write lock with this name: many may read, or one write. Its name is its own: a mutex of the same name is
-    /// another thing.
+    /// Returns the read-write lock with this name: many readers or one writer at a time.
+    ///
+    /// A mutex of the same name is another lock.
     pub fn rwlock(&self, name: impl Into<String>) -> RwLock {
         RwLock::new(self.engine.clone(), name.into().into(), self.limits.max_ttl)
     }
 
-    /// The mutex with this name, as one that its holder may lock again: with an explicit [`Owner`](crate::Owner). It and
-    /// [`mutex`](Self::mutex) of the same name exclude each other.
+    /// Returns the mutex with this name as one that its holder may lock again. The holder is an explicit
+    /// [`Owner`](crate::Owner).
+    ///
+    /// It and [`mutex`](Self::mutex) of the same name exclude each other.
     pub fn reentrant_mutex(&self, name: impl Into<String>) -> ReentrantMutex {
         let name: Arc<str> = name.into().into();
         ReentrantMutex::new(self.mutex(&*name), name)
     }
 
-    /// The semaphore with this name and so many slots (1 to 65,536): at most that many leases at a time. Its name is its
-    /// own: a mutex of the same name is another thing.
+    /// Returns the semaphore with this name and `limit` slots (1 to 65,536): at most that many leases at a time.
+    ///
+    /// A mutex of the same name is another lock. All programs have to give the same limit.
     pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
         let max_ttl = self.limits.max_ttl;
         Semaphore::new(self.engine.clone(), name.into().into(), limit, max_ttl)
     }
 
-    /// The rate limiter with this name and quota: at most so many units in any interval. Clones share what they know. Its
-    /// name is its own, and so is each quota: with another one it counts anew.
+    /// Returns the rate limiter with this name and quota: at most that many units in any interval.
+    ///
+    /// Clones share what they know. Each quota counts for itself: the same name with another quota counts from zero.
     pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
         let masters = self.limits.masters;
         RateLimiter::new(self.engine.clone(), name.into().into(), quota, masters)

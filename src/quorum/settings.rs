@@ -1,4 +1,4 @@
-//! The table of settings. A row of it makes the setter of both builders, the environment variable, and the option of the
+//! The table of settings. Each row makes the setter of both builders, the environment variable, and the option of the
 //! `quorate` command with its help text.
 
 use std::{sync::Arc, time::Duration};
@@ -14,9 +14,9 @@ use crate::{
 
 /// The masters of a quorum.
 pub(crate) struct Roster {
-    /// Their ids, in the order in which they were given.
+    /// The nodes' ids, in the order in which they were given.
     pub(crate) nodes: Vec<Arc<str>>,
-    /// Names the list of their addresses. A fleet with a name goes by that instead.
+    /// The word for the list of their addresses. A fleet's name, if it has one, replaces it.
     pub(crate) list: String,
     /// The place of each node in the sorted list of addresses.
     pub(crate) ranks: Vec<usize>,
@@ -26,7 +26,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 const SHORTEST_MAX_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_PREFIX: &str = "quorate";
 
-/// Gives the table to a macro. Rows without a variable stand last; only programs can set them.
+/// Passes the table to a macro. Rows without a variable stand last, because only programs can set them.
 macro_rules! each_setting {
     ($make:ident) => {
         $make! {
@@ -36,78 +36,79 @@ macro_rules! each_setting {
                 default: DEFAULT_PREFIX,
                 check: |_, word| check_word("key prefix", word),
                 variable: "QUORATE_KEY_PREFIX",
-                help: "What every key on the servers begins with",
+                help: "The prefix of every key on the servers",
             }
-            /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`.
-            /// Default: 8 hex digits that follow from the addresses as they were given, in any order.
+            /// The word that all clients of these masters share: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default:
+            /// 8 hex digits derived from the addresses as they were given, in any order.
             ///
-            /// Clients with different words belong to different fleets, and a master works with one fleet only (protocol
-            /// §2): that is how a client with another list is noticed. So give the fleet a name if clients reach the same
-            /// masters by different addresses.
+            /// Give the fleet a name if clients reach the same masters by different addresses. Clients with different
+            /// words belong to different fleets, and a master works with one fleet only (protocol §2). That is how a
+            /// client with another list of masters is noticed.
             fleet: String {
-                default: "8 hex digits that follow from the addresses",
+                default: "8 hex digits derived from the addresses",
                 check: |_, word| check_word("fleet name", word),
                 variable: "QUORATE_FLEET",
-                help: "The word that all clients of these servers share: for clients that reach them by different addresses",
+                help: "The name that all clients of these servers share: for clients that reach them by different addresses",
             }
             /// The longest lease of the whole deployment, lock-delay included; at most 24 h. Default 30 s.
             ///
-            /// A master that restarted is kept out for a little longer than this (protocol §2), so set the same in every
-            /// client. A client that asks for more than the fleet has is refused; one that asks for less works.
-            /// [`Quorum::raise_terms`] raises it; it is not lowered while the fleet runs.
+            /// Set the same value in every client, because a master that restarted is kept out for a little longer than
+            /// this (protocol §2). A client that asks for more than the fleet has is refused; one that asks for less
+            /// works. [`Quorum::raise_terms`] raises it. It cannot be lowered while the fleet runs.
             max_ttl: Duration {
                 default: Duration::from_secs(30),
                 check: |_, d| check_max_ttl(*d),
                 variable: "QUORATE_MAX_TTL",
                 help: "The longest ttl that any client of these servers uses; the same in every client",
             }
-            /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5 s.
-            /// Set the same in every client: the fleet agrees on it and raises it as it does [`max_ttl`](Self::max_ttl).
+            /// The margin that is added to the time for which a restarted master is kept out; at most 24 h. Default 5
+            /// s. Set the same value in every client: the fleet agrees on it and raises it in the same way as
+            /// [`max_ttl`](Self::max_ttl).
             restart_margin: Duration {
                 default: Duration::from_secs(5),
                 check: |_, d| check_margin(*d),
                 variable: "QUORATE_RESTART_MARGIN",
-                help: "Added to the time that a restarted server is kept out; the same in every client of these servers",
+                help: "Added to the time for which a restarted server does not vote; the same in every client of these servers",
             }
             /// How long [`connect`](Self::connect) waits for a majority. Default 5 s.
             connect_timeout: Duration {
                 default: Duration::from_secs(5),
                 check: check_timeout,
                 variable: "QUORATE_CONNECT_TIMEOUT",
-                help: "How long to wait until a majority of the servers, or Consul, can be talked to",
+                help: "How long to wait until a majority of the servers, or Consul, can be reached",
             }
-            /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the farthest
-            /// node: it bounds what a dead majority costs.
+            /// How long to wait for one node's answer. Default 500 ms. Set it to a few times the round trip to the
+            /// farthest node. It limits how long callers wait when a majority is dead.
             node_timeout: Duration {
                 default: Duration::from_millis(500),
                 check: check_timeout,
                 variable: "QUORATE_NODE_TIMEOUT",
                 help: "How long to wait for one server's answer; with --consul the default is 5s",
             }
-            /// Tells operators who holds a lock: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+            /// The holder's name, as operators see it: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
             label: String {
                 default: "host:pid",
                 check: |_, label| Label::new(label).map(drop),
                 variable: "QUORATE_LABEL",
                 help: "The holder's name, as operators see it",
             }
-            /// Counts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so this is
-            /// only for servers that never reach `maxmemory`.
+            /// Accepts servers whose `maxmemory-policy` may evict keys. An evicted lock can get a second holder, so use
+            /// it only for servers that never reach `maxmemory`.
             allow_eviction: bool {
                 default: false,
                 check: |_, _| Ok(()),
                 variable: "QUORATE_ALLOW_EVICTION",
                 help: "Count servers whose maxmemory-policy may evict keys, and with them locks: only for servers that never reach maxmemory",
             }
-            /// How long it may take to open one connection, TLS and authentication included. Default 3 s.
+            /// How long opening one connection may take, TLS and authentication included. Default 3 s.
             dial_timeout: Duration {
                 default: Duration::from_secs(3),
                 check: check_timeout,
                 variable: "",
                 help: "",
             }
-            /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their releases. Default
-            /// 5 s.
+            /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their
+            /// releases. Default 5 s.
             shutdown_timeout: Duration {
                 default: Duration::from_secs(5),
                 check: |_, _| Ok(()),
@@ -125,9 +126,9 @@ pub(crate) use each_setting;
 pub enum Kind {
     /// A [`duration`].
     Duration,
-    /// A word.
+    /// Text.
     Word,
-    /// Set or not.
+    /// Set or not set.
     Flag,
 }
 
@@ -173,7 +174,7 @@ impl Value for bool {
         match text {
             "1" | "true" => Ok(true),
             "0" | "false" => Ok(false),
-            _ => Err("it is neither 1 nor 0".to_owned()),
+            _ => Err("it must be 1 or 0".to_owned()),
         }
     }
 
@@ -185,7 +186,7 @@ impl Value for bool {
 /// One row of the table.
 #[derive(Debug)]
 pub struct Setting {
-    /// As the builder's method is called.
+    /// The name of the builder's method.
     pub name: &'static str,
     /// The environment variable; empty if only programs can set it.
     pub variable: &'static str,
@@ -200,15 +201,15 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The default as text.
+    /// The default as text, if there is one.
     pub fn default(&self) -> Option<String> {
         (self.default)()
     }
 
-    /// Sets it to the value that a text stands for.
+    /// Sets it to the value of a text.
     ///
     /// # Errors
-    /// The reason why it stands for none.
+    /// The reason why the text is not a valid value.
     pub fn read(&self, options: &mut Options, text: &str) -> Result<(), String> {
         (self.read)(options, text)
     }
@@ -259,7 +260,7 @@ macro_rules! make_table {
         variable: $variable:literal,
         help: $help:literal,
     })*) => {
-        /// The settings that were given. Nobody has checked them.
+        /// The settings that were given, unchecked.
         #[derive(Clone, Debug, Default)]
         pub struct Options {
             $(
@@ -295,7 +296,7 @@ macro_rules! make_table {
 each_setting!(make_table);
 
 impl Options {
-    /// Checks every setting by itself; returns the label to use.
+    /// Checks each setting and returns the label to use.
     pub(crate) fn checked(&self) -> Result<Label, Error> {
         SETTINGS
             .iter()
@@ -316,7 +317,8 @@ impl Options {
         Terms::new(self.max_ttl(), self.restart_margin())
     }
 
-    /// The settings of a quorum with these nodes. `channel`: where waiters of this process are told that it is their turn.
+    /// The settings of a quorum with these nodes. `channel` is where waiters of this process are told that it is their
+    /// turn.
     pub(crate) fn settle(
         self,
         rules: Rules,
@@ -343,7 +345,7 @@ fn check_max_ttl(d: Duration) -> Result<(), Error> {
     match (SHORTEST_MAX_TTL..=LONGEST).contains(&d) {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
-            "max_ttl {d:?} is not between {SHORTEST_MAX_TTL:?} and 24 h"
+            "max_ttl must be between {SHORTEST_MAX_TTL:?} and 24 h (got {d:?})"
         ))),
     }
 }
@@ -352,7 +354,7 @@ fn check_margin(d: Duration) -> Result<(), Error> {
     match d <= LONGEST {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
-            "restart_margin {d:?} is longer than 24 h"
+            "restart_margin must be at most 24 h (got {d:?})"
         ))),
     }
 }
@@ -363,13 +365,13 @@ fn check_timeout(name: &str, d: &Duration) -> Result<(), Error> {
     }
     if *d > LONGEST_TIMEOUT {
         return Err(Error::Invalid(format!(
-            "{name} {d:?} is longer than an hour"
+            "{name} must be at most an hour (got {d:?})"
         )));
     }
     Ok(())
 }
 
-/// `700ms`, `3s`, `10m`, `24h`: a whole number and its unit.
+/// Reads a whole number and its unit: `700ms`, `3s`, `10m`, `24h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -395,7 +397,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    /// The table in the page of `from_env` ends where rows without a variable begin.
+    /// The table on the page of `from_env` ends where rows without a variable begin.
     #[test]
     fn rows_without_a_variable_stand_last() {
         let with = SETTINGS.iter().take_while(|s| !s.variable.is_empty());

@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by what the caller can do about it.
+//! The errors of the library, by what the caller can do about each.
 
 use std::{fmt, time::Duration};
 
@@ -8,41 +8,48 @@ use crate::{
     report::{Alone, Missing, answered},
 };
 
-/// Why an operation did not give what was asked.
+/// The reason why an operation did not succeed.
 ///
-/// Its `Display` is one line without any node's address, so that it may be shown to users or counted by
-/// metrics; its `Debug` is the variant's name and that line. What every single node said, by its
-/// address, is in the [`report`](Error::report) of each variant that comes from asking nodes.
+/// The variants differ in what the caller can do about them. [`is_retryable`](Self::is_retryable) and
+/// [`retry_after`](Self::retry_after) say whether and when to try again.
 ///
-/// Only `Invalid` names addresses, if they are what is wrong: it is for the person who sets the program up.
+/// The `Display` of an error is one line without any node's address, so it may be shown to users or counted by metrics.
+/// Its `Debug` is the variant's name and that line. The [`report`](Error::report) of each variant that comes from
+/// asking nodes has the answer of every node, with its address.
+///
+/// Only `Invalid` names addresses, if they are what is wrong: it is meant for the person who sets the program up.
 #[non_exhaustive]
 #[derive(Clone)]
 pub enum Error {
-    /// Somebody else held the lock until the wait ran out: [`Report::holder`] says who. Of a semaphore: all slots were
-    /// taken. The nodes are well.
+    /// Somebody else held the lock until the wait ran out; [`Report::holder`] says who. For a semaphore: all slots were
+    /// taken. The nodes are well. Try again after [`retry_after`](Self::retry_after), or give up.
     Held(Report),
-    /// Too few nodes answered to decide, or Consul did not. Nothing is held: what was granted is being taken back.
+    /// Too few nodes answered to decide, or Consul did not answer. Nothing is held: partial grants are being taken
+    /// back. Look at [`report`](Self::report), and try again after [`retry_after`](Self::retry_after).
     NoQuorum(Report),
-    /// A majority granted the lock, but so late that no validity was left.
+    /// A majority granted the lock, but so late that no validity was left. For a rate limiter: units came later than
+    /// its grace. Raise the ttl (or the grace), or find out why the nodes are slow.
     TooSlow(Report),
-    /// The lease was over before the operation was done.
+    /// The lease was over before the operation was done. Stop writing. Check what was written, unless the store checks
+    /// tokens.
     Lost(Lost),
-    /// Too few nodes may vote because some restarted or are new. It ends by itself; servers that have
-    /// never held a lock can be admitted without it by [`Quorum::bootstrap`](crate::Quorum::bootstrap).
+    /// Too few nodes may vote, because some restarted or are new. It ends by itself.
+    /// [`Quorum::bootstrap`](crate::Quorum::bootstrap) admits servers that have never held a lock without this wait.
     Quarantined(Report),
     /// The nodes know another limit for this semaphore: programs that share it were started with different ones.
+    /// Give all of them the same limit, or change it by [`Semaphore::resize`](crate::Semaphore::resize).
     LimitConflict(LimitConflict),
-    /// A name or a setting is not allowed; the text says what is.
+    /// A name or a setting is not valid; the text says what is allowed.
     Invalid(String),
-    /// The operating system refused what the library needs of it, such as random bits; the text says
-    /// what. No node was asked.
+    /// The operating system refused something that the library needs, such as random bits; the text says what. No node
+    /// was asked. Look at the machine, or at its sandbox.
     System(String),
-    /// The quorum was shut down, or the runtime that connected it is gone.
+    /// The quorum was shut down, or the runtime that connected it is gone. Stop, or connect again.
     Closed,
 }
 
 impl Error {
-    /// What every node said, if nodes were asked.
+    /// The answer of every node, if nodes were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
@@ -51,8 +58,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anybody changing the program or the machine it
-    /// runs on.
+    /// Returns true if the same call may succeed later although nobody changes the program or its machine.
     pub fn is_retryable(&self) -> bool {
         self.report().is_some() && !matches!(self, Self::LimitConflict(_))
     }
@@ -60,16 +66,16 @@ impl Error {
     /// How long to wait before the next try, so that a plain loop neither spins nor sleeps through the end of an
     /// outage.
     ///
-    /// - `NoQuorum`, `TooSlow`: always there, 50 ms to about 5 s. By then enough of the missing nodes will have
-    ///   been dialled or asked again; where that is not known, it is the node timeout.
+    /// - `NoQuorum`, `TooSlow`: always there, 50 ms to about 5 s. By then enough of the missing nodes will have been
+    ///   dialled or asked again. If that time is not known, it is the node timeout.
     /// - `Quarantined`: always there, at least 50 ms. By then enough nodes may vote.
-    /// - `Held`: until the holder's time is over, unless it is renewed; none if that has no end.
-    /// - All others: none, as trying again does not help.
+    /// - `Held`: until the holder's time is over, unless it renews. `None` if that time has no end.
+    /// - All others: `None`, because trying again does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.report().and_then(Report::retry_after)
     }
 
-    /// The same about the rate limiter that goes by this name among users.
+    /// The same error about the rate limiter that users know by this name.
     pub(crate) fn of_limiter(self, name: &str) -> Self {
         match self {
             Self::Held(r) => Self::Held(r.of_limiter(name)),
@@ -80,7 +86,7 @@ impl Error {
         }
     }
 
-    /// Why a rate limiter has no answer, in words that a service can show.
+    /// Says why a rate limiter has no answer, in words that a service can show.
     fn no_units(&self, f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
         write!(f, "{:?}: ", report.subject())?;
         f.write_str(match self {
@@ -124,7 +130,8 @@ impl fmt::Display for Error {
             Self::NoQuorum(r) => no_quorum(f, r),
             Self::TooSlow(r) => write!(
                 f,
-                "{:?} was granted too late to be of use: raise the ttl, or look at the nodes{}",
+                "{:?} was granted, but its validity had already run out: raise the ttl, or find out why the nodes \
+                 are slow{}",
                 r.subject(),
                 Missing(r)
             ),
@@ -134,7 +141,7 @@ impl fmt::Display for Error {
                 if let Some(left) = r.retry_after() {
                     write!(f, ", enough will in {}", seconds(left))?;
                 }
-                f.write_str("; it ends by itself")?;
+                f.write_str("; the quarantine ends by itself")?;
                 f.write_str(if_new(r))?;
                 write!(f, "{}", Missing(r))
             }
@@ -147,7 +154,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A node that votes has held locks, so the others have restarted.
+/// A hint at bootstrap if these servers may be new. A node that votes has held locks, so the others have restarted.
 fn if_new(report: &Report) -> &'static str {
     match report.has_vote() {
         true => "",
@@ -172,7 +179,7 @@ fn held(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.is_of_consul() && report.holder().is_none() {
         return write!(
             f,
-            "{:?} is not held, but others were there before, or a lock-delay lasts",
+            "{:?} is free, but other waiters are ahead or a lock-delay is running",
             report.subject()
         );
     }
@@ -200,10 +207,10 @@ fn no_quorum(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let (answered, total, needed) = (answered(report), report.nodes().len(), report.needed());
     write!(f, "{:?}: ", report.subject())?;
     if answered >= needed {
-        // A bootstrap: all are there, and it was not done in time.
+        // A bootstrap: all nodes are there, and it was not done in time.
         write!(
             f,
-            "{answered} of {total} nodes answered, and it was not done in time"
+            "{answered} of {total} nodes answered, but it was not done in time"
         )?;
     } else if needed > total / 2 + 1 {
         write!(
@@ -220,7 +227,8 @@ fn no_quorum(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     write!(f, "{}", Missing(report))
 }
 
-/// `NoQuorum("invoice:42": no majority: …)`: short, as this is what a `main` that returns it prints.
+/// The variant and its text, as in `NoQuorum("invoice:42": no majority: …)`. It is short because a `main` that returns
+/// the error prints it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({self})", self.kind())
@@ -229,7 +237,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Two limits for one semaphore.
+/// The two limits of a semaphore that differ.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct LimitConflict {
@@ -237,7 +245,7 @@ pub struct LimitConflict {
     pub asked: u32,
     /// The limit that the nodes know.
     pub found: u32,
-    /// What every node said.
+    /// The answer of every node.
     pub report: Report,
 }
 
@@ -257,11 +265,11 @@ impl fmt::Display for LimitConflict {
     }
 }
 
-/// A lease that is over, and why.
+/// The loss of a lease, and its reason.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// Why it is over.
+    /// The reason of the loss.
     pub reason: LossReason,
 }
 
@@ -285,22 +293,22 @@ impl From<Lost> for Error {
     }
 }
 
-/// Why a lease ended before it was released.
+/// The reason why a lease ended before it was released.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossReason {
-    /// Its validity ran out: no renewal was wanted any more, or this process slept through it.
+    /// Its validity ran out: no more renewals were allowed or wanted, or this process slept through it.
     Expired,
-    /// A majority of nodes, or Consul, said that the lock is not ours any more: an operator freed it, or its
-    /// keys vanished.
+    /// A majority of nodes, or Consul, said that the holder does not have the lock any more. An operator freed it, or
+    /// its keys vanished.
     Evicted,
-    /// `max_hold` is over.
+    /// The lease was held for `max_hold`.
     MaxHold,
-    /// No `beat()` came in time.
+    /// No call of `beat()` came in time.
     NoHeartbeat,
-    /// It could not be renewed in time on a majority, or in Consul.
+    /// The lease could not be renewed in time on a majority, or in Consul.
     NodesLost,
-    /// Its holder released, dropped or abandoned it: only its watches are told so.
+    /// The holder released, dropped or abandoned the lease. Only its watches get this reason.
     Released,
 }
 
@@ -308,7 +316,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ran out",
-            Self::Evicted => "the servers say that it is not ours any more",
+            Self::Evicted => "the servers say that it no longer belongs to this holder",
             Self::MaxHold => "it was held for max_hold",
             Self::NoHeartbeat => "no heartbeat came in time",
             Self::NodesLost => "it could not be renewed on enough servers in time",
@@ -333,7 +341,7 @@ mod tests {
         Report::new("invoice:42", needed, nodes.collect(), retry_after)
     }
 
-    /// The text, and that `Debug` is no longer than by the variant's name.
+    /// Checks the text, and that `Debug` adds only the variant's name.
     #[track_caller]
     fn says(error: &Error, kind: &str, text: &str) {
         assert_eq!(error.to_string(), text);
@@ -351,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn held_says_by_whom_and_for_how_long() {
+    fn held_names_the_holder_and_the_remaining_time() {
         let held = Vote::Held(Some(Duration::from_millis(3_200)));
         let error = Error::Held(report(2, &[held.clone(), held, unreachable()], Some(3_200)));
         let text = "\"invoice:42\" is held by web-1:77 (for another 3.2 s unless renewed)";
@@ -363,7 +371,7 @@ mod tests {
                  10.0.0.3:6379: unreachable: no route"
             )
         );
-        // Of several names the report names the one of most of those nodes that the holder refuses.
+        // For several names the report names the one that most of the nodes with this holder name.
         let held = Vote::Held(Some(Duration::from_millis(3_200)));
         let nodes =
             [("db-2:9", "c"), ("web-1:77", "b"), ("web-1:77", "b")].map(|(holder, name)| {
@@ -392,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn no_quorum_says_how_many_and_what_of_the_others() {
+    fn no_quorum_counts_the_available_nodes_and_gives_reasons() {
         let votes = [
             Vote::NotWaitedFor,
             unreachable(),
@@ -423,11 +431,11 @@ mod tests {
         says(
             &Error::NoQuorum(report(2, &[Vote::Confirmed, Vote::Confirmed], None)),
             "NoQuorum",
-            "\"invoice:42\": 2 of 2 nodes answered, and it was not done in time",
+            "\"invoice:42\": 2 of 2 nodes answered, but it was not done in time",
         );
     }
 
-    /// A service can show these.
+    /// A service can show these texts.
     #[test]
     fn a_rate_limiter_says_when_to_try_again() {
         let again = Some(34_000);
@@ -457,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_say_what_to_do() {
+    fn the_other_errors_say_what_to_do() {
         let granted = Vote::Granted(crate::FencingToken::from_counter(7));
         says(
             &Error::TooSlow(report(
@@ -466,7 +474,7 @@ mod tests {
                 None,
             )),
             "TooSlow",
-            "\"invoice:42\" was granted too late to be of use: raise the ttl, or look at the nodes (1 stalled)",
+            "\"invoice:42\" was granted, but its validity had already run out: raise the ttl, or find out why the nodes are slow (1 stalled)",
         );
         let young = silent(Silence::Quarantined(Duration::from_secs(35)));
         says(
@@ -476,14 +484,14 @@ mod tests {
                 Some(35_300),
             )),
             "Quarantined",
-            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; it ends by itself; if these \
-             servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them \
-             within about 7 s (2 quarantined; 1 unreachable: no route)",
+            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; the quarantine ends by itself; if \
+             these servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them within \
+             about 7 s (2 quarantined; 1 unreachable: no route)",
         );
         says(
             &Error::Quarantined(report(2, &[Vote::NotWaitedFor, young], Some(35_300))),
             "Quarantined",
-            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; it ends by itself (1 quarantined)",
+            "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; the quarantine ends by itself (1 quarantined)",
         );
         let lost = Lost {
             reason: LossReason::MaxHold,

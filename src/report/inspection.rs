@@ -1,5 +1,5 @@
-//! Who holds a name and who waits for it, as every node sees it: what [`Quorum::inspect`](crate::Quorum::inspect)
-//! answers.
+//! The holders and waiters of a name as every node sees them: the answer of
+//! [`Quorum::inspect`](crate::Quorum::inspect).
 
 mod line;
 mod rwlock;
@@ -12,6 +12,7 @@ use crate::{
     base::{
         majority::majority,
         owner::owner_of,
+        printable::HIDDEN,
         text::{are_needed, seconds, table},
     },
 };
@@ -20,12 +21,14 @@ pub use line::Waiter;
 pub use rwlock::{NodeRwlock, Reader, WaitingWriter};
 pub use slots::{NodeSlots, Slot};
 
-/// Who holds a name and who waits for it, as every node sees it: the mutex, the semaphore and the read-write lock of that
-/// name. Who holds several names at once holds the mutex of each of them.
+/// The holders and waiters of a name as every node sees them.
 ///
-/// `Display` is what an operator reads: who holds it, a row for each node, and a row for each of the first 20 who wait.
-/// Of a semaphore there is also a row for each slot that is taken, and of a read-write lock one for each of the first 20
-/// who read. What nobody uses by that name is left out.
+/// It covers the mutex, the semaphore and the read-write lock of that name. A holder of several names holds the mutex
+/// of each of them.
+///
+/// `Display` is meant for operators: the holder, a row for each node, and a row for each of the first 20 waiters. For a
+/// semaphore there is also a row for each slot that is taken, and for a read-write lock one for each of the first 20
+/// readers. Primitives that nobody uses by that name are left out.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -46,7 +49,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// The holder of the mutex: who holds the name on a majority of nodes.
+    /// The holder of the mutex, as a majority of nodes names it.
     pub fn holder(&self) -> Option<&Holder> {
         self.of_a_majority(self.nodes.iter().filter_map(|node| node.holder.as_ref()))
     }
@@ -56,10 +59,11 @@ impl Inspection {
         self.nodes.iter().filter_map(|node| node.token).max()
     }
 
-    /// Whom a majority of nodes names, each of them one.
+    /// The holder that a majority of nodes names. Holders with hidden texts cannot be told apart, so they are not
+    /// counted.
     fn of_a_majority<'h>(&self, named: impl Iterator<Item = &'h Holder>) -> Option<&'h Holder> {
         let mut votes: BTreeMap<&str, (usize, &Holder)> = BTreeMap::new();
-        for holder in named {
+        for holder in named.filter(|holder| holder.entry != HIDDEN) {
             votes.entry(&holder.entry).or_insert((0, holder)).0 += 1;
         }
         let most = votes.into_values().max_by_key(|(votes, _)| *votes);
@@ -73,7 +77,7 @@ impl Inspection {
         self.nodes.iter().filter(answered).count()
     }
 
-    /// On how many nodes a holder stands that matches `by`.
+    /// How many nodes name a holder that matches `by`.
     fn held(&self, by: impl Fn(&Holder) -> bool) -> usize {
         let held = |node: &&NodeInspection| node.holder.as_ref().is_some_and(&by);
         self.nodes.iter().filter(held).count()
@@ -111,7 +115,7 @@ impl Inspection {
             }
             (None, _) if answered < needed => write!(
                 f,
-                "{name:?}: cannot be told, {answered} of {total} nodes answered and {}",
+                "{name:?}: the holder is unknown, {answered} of {total} nodes answered and {}",
                 are_needed(needed)
             ),
             (None, 0) if answered == total => write!(f, "{name:?} is free"),
@@ -121,8 +125,7 @@ impl Inspection {
             ),
             (None, some) => write!(
                 f,
-                "{name:?} is held by nobody: on {some} of {total} nodes there is an entry, {}",
-                are_needed(needed)
+                "{name:?} is held by nobody: entries on {some} of {total} nodes, but {needed} nodes must name the same holder"
             ),
         }?;
         line::print_count(self.waiting(), f)?;
@@ -137,26 +140,26 @@ impl Inspection {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInspection {
-    /// host:port, or the path of its socket.
+    /// The node's address: host:port, or the path of its socket.
     pub node: Arc<str>,
-    /// Who holds the mutex there.
+    /// The holder of the mutex there.
     pub holder: Option<Holder>,
     /// The newest token that was given out there for the mutex.
     pub token: Option<FencingToken>,
-    /// The first of those who wait in line for the mutex there, in that order: up to 100.
+    /// The first waiters for the mutex there, in the order of the queue: up to 100.
     pub line: Vec<Waiter>,
-    /// How many wait in line for the mutex there.
+    /// How many wait for the mutex there.
     pub waiting: u64,
-    /// The semaphore there; none where nobody has used one by that name for long.
+    /// The semaphore there. `None` if nobody has used one by that name for long.
     pub semaphore: Option<NodeSlots>,
-    /// The read-write lock there; none where nobody has used one by that name for long.
+    /// The read-write lock there. `None` if nobody has used one by that name for long.
     pub rwlock: Option<NodeRwlock>,
-    /// Why the node did not answer.
+    /// Why the node did not answer; `None` if it did.
     pub silence: Option<Silence>,
 }
 
 impl NodeInspection {
-    /// The row under the head of the table of an [`Inspection`].
+    /// The node's row in the table of an [`Inspection`].
     fn row(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let holder = self.holder.as_ref();
@@ -176,26 +179,27 @@ impl NodeInspection {
     }
 }
 
-/// A holder of a mutex, of a slot or of a read-write lock, as a node knows it. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
+/// A holder of a mutex, of a slot or of a read-write lock, as a node knows it. `Display`:
+/// `web-3:77, for 8.2 s more unless it is renewed`.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// `<owner>@<label>` as it stands on the node: who holds, for this one attempt.
+    /// The text on the node, `<owner>@<label>`. It belongs to this one attempt.
     pub entry: String,
     /// The label that the holder's quorum was built with.
     pub label: String,
-    /// How much longer it holds unless it renews; none if that has no end.
+    /// How much longer it holds the lock unless it renews. `None` if that has no end.
     pub remaining: Option<Duration>,
 }
 
 impl Holder {
-    /// The owner's uuid, with its hyphens: new for every attempt, so it tells two holds of one label apart.
-    /// None if this library did not write what stands in the lock's key.
+    /// The owner's uuid, with its hyphens. It is new for every attempt, so it tells two leases with the same label
+    /// apart. `None` if the lock's key holds a text that this library did not write.
     pub fn owner(&self) -> Option<String> {
         owner_of(&self.entry).map(|owner| owner.to_string())
     }
 
-    /// `8.2 s`, or that it has no end.
+    /// The time left, such as `8.2 s`, or that it has no end.
     fn time_left(&self) -> String {
         let left = self.remaining.map(seconds);
         left.unwrap_or_else(|| "no end".to_owned())
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_reads_who_holds_and_what_each_node_says() {
+    fn the_text_shows_the_holder_and_each_nodes_answer() {
         let mut endless = node("10.0.0.12:6379", "one");
         if let Some(holder) = &mut endless.holder {
             holder.remaining = None;
@@ -296,7 +300,18 @@ h:5             web-3:77  8.2 s      42     0        voting"#
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_called_free() {
+    fn holders_that_may_not_be_shown_are_not_taken_for_one() {
+        let hidden = |at| {
+            let mut node = node(at, "one");
+            node.holder.as_mut().unwrap().entry = HIDDEN.into();
+            node
+        };
+        let seen = seen([hidden("h:1"), hidden("h:2"), hidden("h:3")]);
+        assert!(seen.holder().is_none(), "{seen}");
+    }
+
+    #[test]
+    fn an_unknown_state_is_not_called_free() {
         let (one, two) = (|| node("h:1", "one"), || node("h:2", "two"));
         let (free, silent) = (|| free("h:3"), || silent("h:4"));
         for (nodes, verdict) in [
@@ -307,11 +322,11 @@ h:5             web-3:77  8.2 s      42     0        voting"#
             ),
             (
                 vec![one(), two(), free()],
-                "is held by nobody: on 2 of 3 nodes there is an entry, 2 are needed",
+                "is held by nobody: entries on 2 of 3 nodes, but 2 nodes must name the same holder",
             ),
             (
                 vec![one(), silent(), silent()],
-                ": cannot be told, 1 of 3 nodes answered and 2 are needed",
+                ": the holder is unknown, 1 of 3 nodes answered and 2 are needed",
             ),
         ] {
             let text = seen(nodes).to_string();

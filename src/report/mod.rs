@@ -1,4 +1,4 @@
-//! The evidence behind an answer: what every node said, or why it said nothing.
+//! The evidence behind an answer: each node's answer, or the reason why there is none.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ mod summary;
 use crate::{FencingToken, base::text::seconds};
 pub(crate) use summary::{Alone, Missing, answered};
 
-/// Why a node gave no vote. None of these is a refusal: the node may hold the lock or not.
+/// The reason why a node gave no vote. None of these is a refusal: the node may have granted the lock or not.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Silence {
@@ -29,11 +29,12 @@ pub enum Silence {
     ConnectionLost,
     /// It answered with an error.
     Failed(String),
-    /// Its scripts were flushed; they are given to it again.
+    /// The server had lost its scripts; they are loaded again.
     ScriptsFlushed,
-    /// It did not admit the request: its memory is not the one that was counted.
+    /// The node did not admit the request: its memory is not the one that this client counts.
     NotAdmitted,
-    /// A rate limit cannot use its units: its round trip of this length is not shorter than the longest grace.
+    /// Its units cannot be used for a rate limit: its round trip, of this length, is not shorter than the longest
+    /// grace.
     OutOfReach(Duration),
 }
 
@@ -48,8 +49,10 @@ impl fmt::Display for Silence {
             Self::WaitOver => f.write_str("no answer before the wait was over"),
             Self::ConnectionLost => f.write_str("the connection was lost before the answer"),
             Self::Failed(why) => write!(f, "answered with an error: {why}"),
-            Self::ScriptsFlushed => f.write_str("its scripts were flushed, they are loaded again"),
-            Self::NotAdmitted => f.write_str("its memory changed, it must be met again"),
+            Self::ScriptsFlushed => {
+                f.write_str("its scripts were flushed and are being loaded again")
+            }
+            Self::NotAdmitted => f.write_str("its memory changed, and it must be checked again"),
             Self::OutOfReach(trip) => write!(
                 f,
                 "too far away for this limit: its answers take {}",
@@ -59,19 +62,19 @@ impl fmt::Display for Silence {
     }
 }
 
-/// What one node answered.
+/// The answer of one node.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vote {
     /// It granted the lock with this token.
     Granted(FencingToken),
-    /// Somebody else holds it there, for this much longer unless it is renewed.
+    /// Somebody else holds the lock there, for this much longer unless it is renewed.
     Held(Option<Duration>),
     /// It did what was asked.
     Confirmed,
-    /// The lock is not ours there.
+    /// The caller does not have the lock there.
     NotOurs,
-    /// It votes, but its answer was not needed to decide: it was not asked, or not waited for.
+    /// It votes, but its answer was not needed: the node was not asked, or not waited for.
     NotWaitedFor,
     /// It gave no vote.
     None(Silence),
@@ -83,7 +86,7 @@ impl fmt::Display for Vote {
             Self::Granted(token) => write!(f, "granted with token {token}"),
             Self::Held(left) => held_by(f, "another", *left),
             Self::Confirmed => f.write_str("confirmed"),
-            Self::NotOurs => f.write_str("not ours there"),
+            Self::NotOurs => f.write_str("this client does not have it there"),
             Self::NotWaitedFor => f.write_str("its answer was not needed"),
             Self::None(silence) => silence.fmt(f),
         }
@@ -101,18 +104,18 @@ fn held_by(f: &mut fmt::Formatter<'_>, holder: &str, left: Option<Duration>) -> 
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// host:port, or the path of its socket; never the password.
+    /// The node's address: host:port, or the path of its socket. It never has the password.
     pub node: Arc<str>,
-    /// What it answered.
+    /// Its answer.
     pub vote: Vote,
-    /// With [`Vote::Held`], the holder's label there. None if this library did not write what stands in the lock's
-    /// key.
+    /// With [`Vote::Held`], the holder's label there. `None` if the lock's key holds a text that this library did not
+    /// write.
     pub holder: Option<Arc<str>>,
-    /// With [`Vote::Held`], where several names were asked for, which of them it is: the one that is held there for longest.
+    /// With [`Vote::Held`] for several names: the name that is held there for longest.
     pub name: Option<Arc<str>>,
 }
 
-/// `10.0.0.1:6379: held by web-1:77 for 3.2 s`; of several names: `10.0.0.1:6379: "b" held by web-1:77 for 3.2 s`
+/// `10.0.0.1:6379: held by web-1:77 for 3.2 s`, or for several names `10.0.0.1:6379: "b" held by web-1:77 for 3.2 s`.
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.node)?;
@@ -126,8 +129,7 @@ impl fmt::Display for NodeReport {
     }
 }
 
-/// What every node answered to one operation. Its `Display` and its `Debug` name every node and its
-/// reason.
+/// The answers of all nodes to one operation. Its `Display` and its `Debug` name every node and its reason.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Report(Arc<Inner>);
 
@@ -137,9 +139,9 @@ struct Inner {
     needed: usize,
     nodes: Vec<NodeReport>,
     retry_after: Option<Duration>,
-    /// How many slots there are, of a semaphore.
+    /// The number of slots, for a semaphore.
     slots: Option<u32>,
-    /// Consul was asked, and no masters.
+    /// Consul was asked, not masters.
     of_consul: bool,
     /// Units of a rate limit were asked for.
     of_limiter: bool,
@@ -163,7 +165,7 @@ impl Report {
         }))
     }
 
-    /// The same, of a Consul cluster.
+    /// The same report, about a Consul cluster.
     #[cfg(feature = "consul")]
     pub(crate) fn of_consul(mut self) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -172,7 +174,7 @@ impl Report {
         self
     }
 
-    /// The same about the rate limiter of this name.
+    /// The same report, about the rate limiter of this name.
     pub(crate) fn of_limiter(&self, name: &str) -> Self {
         Self(Arc::new(Inner {
             subject: name.into(),
@@ -181,17 +183,17 @@ impl Report {
         }))
     }
 
-    /// Whether Consul was asked.
+    /// Returns true if Consul was asked.
     pub(crate) fn is_of_consul(&self) -> bool {
         self.0.of_consul
     }
 
-    /// True if the report is about a rate limiter.
+    /// Returns true if the report is about a rate limiter.
     pub(crate) fn is_of_limiter(&self) -> bool {
         self.0.of_limiter
     }
 
-    /// The same, of a semaphore with so many slots.
+    /// The same report, about a semaphore with this many slots.
     pub(crate) fn of_slots(&self, slots: u32) -> Self {
         Self(Arc::new(Inner {
             slots: Some(slots),
@@ -199,12 +201,12 @@ impl Report {
         }))
     }
 
-    /// How many slots there are, of a semaphore.
+    /// The number of slots, for a semaphore.
     pub(crate) fn slots(&self) -> Option<u32> {
         self.0.slots
     }
 
-    /// What it is about: the lock's name, or the operation.
+    /// The subject: the lock's name, or the operation.
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
@@ -219,8 +221,8 @@ impl Report {
         &self.0.nodes
     }
 
-    /// The label that most of the refusing nodes name; the first one if labels tie. While several clients contend,
-    /// perhaps none of them holds the lock yet.
+    /// The label that most of the refusing nodes name; the first one if labels tie. While several clients contend, it
+    /// may be that none of them holds the lock yet.
     pub fn holder(&self) -> Option<&str> {
         let named = || {
             self.nodes()
@@ -232,7 +234,8 @@ impl Report {
         named().rev().max_by_key(|label| votes(label))
     }
 
-    /// Of several names: the one that [`holder`](Self::holder) has for longest, as most of the nodes that name the two say.
+    /// For several names: the name that [`holder`](Self::holder) holds for longest, as most of the nodes that name this
+    /// holder say.
     pub(crate) fn held_name(&self) -> Option<&str> {
         let holder = self.holder();
         let by_holder = self
@@ -244,7 +247,7 @@ impl Report {
         named.iter().rev().max_by_key(votes).copied()
     }
 
-    /// Whether any node votes. Everything but silence shows that, `Confirmed` and `NotWaitedFor` too.
+    /// Returns true if any node votes. Every answer but silence shows that, `Confirmed` and `NotWaitedFor` too.
     pub(crate) fn has_vote(&self) -> bool {
         let votes = |node: &NodeReport| !matches!(node.vote, Vote::None(_));
         self.nodes().iter().any(votes)
@@ -276,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_whom_most_nodes_name() {
+    fn the_holder_is_the_one_that_most_nodes_name() {
         let holder = |named: &[Option<&str>]| {
             let nodes = named.iter().map(|holder| NodeReport {
                 node: "n".into(),

@@ -1,5 +1,5 @@
 //! A report in one line, for the text of [`Error`](crate::Error). That text may reach end users and metrics, so it
-//! names no address: neither a node's nor one within a reason.
+//! shows no address: neither a node's nor one within a reason.
 
 use std::{
     fmt,
@@ -9,18 +9,19 @@ use std::{
 use super::{NodeReport, Report, Silence, Vote};
 use crate::base::printable::{LONGEST, cut};
 
-/// At most this many reasons of one kind are told; the others are counted.
+/// At most this many reasons of one kind are shown; the others are counted.
 const MOST_REASONS: usize = 2;
-/// At most this many characters of one reason are told.
+/// At most this many characters of one reason are shown.
 const LONGEST_REASON: usize = 2 * LONGEST;
 
-/// How many nodes gave what was asked: they are not silent, and do not say that the lock is not ours.
+/// How many nodes gave what was asked. Silent nodes do not count, nor do nodes where the caller does not have the lock.
 pub(crate) fn answered(report: &Report) -> usize {
     let gave = |node: &&NodeReport| !matches!(node.vote, Vote::None(_) | Vote::NotOurs);
     report.nodes().iter().filter(gave).count()
 }
 
-/// ` (2 unreachable, 1 stalled, 1 refused: its ACL withholds HMGET)`; nothing if all nodes gave what was asked.
+/// The nodes that did not give what was asked, as in ` (2 unreachable, 1 stalled, 1 refused: its ACL withholds HMGET)`.
+/// Empty if all did.
 pub(crate) struct Missing<'a>(pub(crate) &'a Report);
 
 impl fmt::Display for Missing<'_> {
@@ -47,7 +48,7 @@ impl fmt::Display for Missing<'_> {
         })?;
         let nodes = self.0.nodes().iter();
         let not_ours = nodes.filter(|node| node.vote == Vote::NotOurs).count();
-        parts.put(not_ours, "where the lock is not ours", None)?;
+        parts.put(not_ours, "where this client does not have the lock", None)?;
         // These come with a reason, so they stand last.
         parts.unreachable(self.0)?;
         parts.reasons(self.0, "refused", |silence| match silence {
@@ -62,7 +63,7 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// `: unreachable: no route`: why the only one that was asked did not help.
+/// The reason why the only server that was asked did not help, as in `: unreachable: no route`.
 pub(crate) struct Alone<'a>(pub(crate) &'a Report);
 
 impl fmt::Display for Alone<'_> {
@@ -90,8 +91,8 @@ impl Parts<'_, '_> {
         self.put(count, what, None)
     }
 
-    /// Why a node cannot be reached is mostly about the network in between, so the reason is told only if it is the
-    /// same for all.
+    /// Counts the nodes that cannot be reached. The reason is mostly about the network in between, so it is shown only
+    /// if it is the same for all.
     fn unreachable(&mut self, report: &Report) -> fmt::Result {
         let reasons = counted(report, |silence| match silence {
             Silence::Unreachable(why) => Some(why),
@@ -150,7 +151,7 @@ fn silence(node: &NodeReport) -> Option<&Silence> {
     }
 }
 
-/// The reasons of one kind without addresses, and how many nodes gave each; the most frequent first.
+/// The reasons of one kind without addresses, and how many nodes gave each. The most frequent comes first.
 fn counted(report: &Report, reason: impl Fn(&Silence) -> Option<&String>) -> Vec<(String, usize)> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
     for node in report.nodes() {
@@ -167,7 +168,7 @@ fn counted(report: &Report, reason: impl Fn(&Silence) -> Option<&String>) -> Vec
     reasons
 }
 
-/// A node's reason with `another node` or an ellipsis for every address in it.
+/// Replaces every address in a node's reason by `another node` or an ellipsis.
 fn without_addresses(why: &str, of: &NodeReport, nodes: &[NodeReport]) -> String {
     let mut text = String::with_capacity(why.len());
     let mut rest = why;
@@ -175,15 +176,15 @@ fn without_addresses(why: &str, of: &NodeReport, nodes: &[NodeReport]) -> String
         let start = rest.find(in_address).unwrap_or(rest.len());
         let (between, behind) = rest.split_at(start);
         text.push_str(between);
-        // A control character is told as `\n` or the like: its letter does not belong to the word.
+        // A control character appears as `\n` or the like: its letter does not belong to the word.
         let escape = between.ends_with('\\') && behind.starts_with(['n', 'r', 't', '0']);
         let (letter, behind) = behind.split_at(usize::from(escape));
         text.push_str(letter);
         let end = behind.find(|c| !in_address(c)).unwrap_or(behind.len());
         let (word, behind) = behind.split_at(end);
-        // Also try it without the full stop or colon of the sentence.
+        // The word is also tried without the full stop or colon of the sentence.
         let bare = word.trim_end_matches(['.', ':']);
-        // This is how rustls tells for whom a certificate is.
+        // rustls writes the names of a certificate like this.
         let named = text.ends_with("DnsName(\"");
         let address = [bare, word]
             .into_iter()
@@ -212,8 +213,8 @@ fn is_address(word: &str, nodes: &[NodeReport]) -> bool {
     }
     let is_node = |node: &NodeReport| {
         let host = node.node.rsplit_once(':').map(|(host, _)| host);
-        // A host may be called `name` or `master`. Such a word tells nothing by itself, and masking it would spoil
-        // the text.
+        // A host may be called `name` or `master`. Such a word tells nothing by itself, and masking it would spoil the
+        // text.
         let telling = |host: &str| host.contains(|c: char| !c.is_alphabetic());
         *node.node == *word || host.is_some_and(|host| host == word && telling(host))
     };
@@ -231,7 +232,7 @@ fn is_endpoint(word: &str) -> bool {
     if bare.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok() {
         return true;
     }
-    // Not every word with a number after it is one: key prefixes and fleets may be called `jobs:1`.
+    // Not every word with a number after it is an address: key prefixes and fleets may be called `jobs:1`.
     word.rsplit_once(':').is_some_and(|(host, port)| {
         (host.contains('.') || host == "localhost")
             && port.parse::<u16>().is_ok()

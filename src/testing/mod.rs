@@ -1,8 +1,7 @@
-//! For tests, outside semver: what every kind of node has to do, and the simulation with its rule
-//! switches.
+//! Test tools, outside semver: the requirements on every kind of node, and the simulation with its rule switches.
 
-// A test tool: its indices are its own numbers of clients, servers and connections, and a mistake
-// in them should end the test.
+// This is a test tool. Its indices are its own numbers of clients, servers and connections, and a mistake in them
+// should end the test.
 #![allow(clippy::indexing_slicing, clippy::expect_used, clippy::panic)]
 
 pub mod conformance;

@@ -1,4 +1,5 @@
-//! Consul itself: that the agents of `support` do what tests ask of them, and that what `src/integrations/consul/` relies on is so.
+//! Tests of Consul itself: the agents of `support` do what the tests ask of them, and Consul behaves as
+//! `src/integrations/consul/` relies on.
 
 mod harness;
 mod its_own_lock;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::Agent;
 use serde_json::{Value, json};
 
-/// For what must happen, on a busy machine too.
+/// The limit for things that must happen, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn secs(secs: u64) -> Duration {
@@ -25,14 +26,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A session as the library makes them: bound to no health checks. Its lock-delay is as given.
+/// Makes a session as the library does: it is bound to no health checks. The lock-delay is an argument.
 fn session(agent: &Agent, delay: &str) -> String {
     agent.session(&json!({
         "TTL": "60s", "LockDelay": delay, "Behavior": "delete", "Checks": [], "NodeChecks": [],
     }))
 }
 
-/// Whether a session got a key.
+/// Returns true if the session got the key.
 fn acquire(agent: &Agent, key: &str, session: &str) -> bool {
     let (status, body) = agent.ask("PUT", &format!("/v1/kv/{key}?acquire={session}"), "");
     assert_eq!(status, 200, "{body}");
@@ -48,7 +49,7 @@ fn step(verb: &str, key: &str, more: Value) -> Value {
     json!({"KV": step})
 }
 
-/// Its results, or why it failed. (All who fail do so with 409.)
+/// The results of a transaction, or the reason why it failed. (All failures have the status 409.)
 fn txn(agent: &Agent, steps: &[Value]) -> Result<Value, String> {
     let (status, body) = agent.ask("PUT", "/v1/txn", &json!(steps).to_string());
     let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{status}: {body}"));

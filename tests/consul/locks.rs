@@ -22,9 +22,9 @@ use std::{
 use crate::support::Agent;
 use quorate::consul::Consul;
 
-/// Each of these waits for a TTL of 10 s, or two: so they run side by side, each on an agent of its own.
+/// Each of these tests waits for a TTL of 10 s, or for two. So they run at the same time, each on its own agent.
 #[test]
-fn what_waits_for_a_ttl() {
+fn tests_that_wait_for_a_ttl() {
     fn run(test: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -32,7 +32,7 @@ fn what_waits_for_a_ttl() {
             .unwrap();
         runtime.block_on(test);
     }
-    // A panic in one of them is told, and passed on.
+    // A panic in one of them is printed and passed on.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             run(basics::a_lease_is_renewed_for_longer_than_its_ttl_and_ends_when_it_is_not());
@@ -55,10 +55,11 @@ async fn connect(agent: &Agent) -> Consul {
     Consul::connect(agent.url()).await.unwrap()
 }
 
-/// For what comes at once, on a busy machine too. Half of the default ttl, so nothing has expired.
+/// The limit for things that happen at once, on a busy machine too. It is half of the default ttl, so nothing has
+/// expired by then.
 const SOON: Duration = ms(5_000);
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn until(what: &str, within: Duration, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
@@ -67,8 +68,8 @@ async fn until(what: &str, within: Duration, mut is_so: impl AsyncFnMut() -> boo
     }
 }
 
-/// Neither a key nor a session of ours is left, after a moment for what goes on in the background. A `consul lock` that
-/// ends may leave its own session behind, which then lives for its TTL of 15 s.
+/// Checks that no key and no session of ours is left, after a moment for background work. A `consul lock` that ends may
+/// leave its own session behind, which then lives for its TTL of 15 s.
 async fn nothing_is_left(agent: &Agent) {
     nothing_is_left_after(agent, ms(3_000)).await;
 }
@@ -90,7 +91,7 @@ async fn nothing_is_left_after(agent: &Agent, moment: Duration) {
     }
 }
 
-/// Whether it takes its time: at least so long.
+/// Checks that the future is still pending after this time.
 async fn still_waits<T>(
     waits: &mut (impl Future<Output = T> + Unpin),
     for_so_long: Duration,

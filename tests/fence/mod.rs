@@ -1,4 +1,4 @@
-//! Stores that check fencing tokens: nothing older is written after something newer.
+//! Stores that check fencing tokens: they accept no older token after a newer one.
 
 #[cfg(all(feature = "consul", feature = "fence-redis", feature = "postgres"))]
 mod paused_holders;

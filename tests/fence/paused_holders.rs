@@ -1,8 +1,8 @@
-//! The end to end of fencing: holders that are stopped for longer than their lease, on real masters,
-//! and write late, to a real Redis and a real Postgres. Where tokens are checked no late write is
-//! accepted; where they are not, all of them are.
+//! Fencing from end to end, on real masters. Holders are stopped for longer than their lease, and then write late to a
+//! real Redis and a real Postgres. Where tokens are checked, no late write is accepted. Where they are not checked, all
+//! late writes are accepted.
 //!
-//! The holders are processes of their own: this test program, started again as a worker.
+//! The holders are processes of their own. Each is this test program, started again as a worker.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -20,16 +20,16 @@ const STORE: &str = "QUORATE_FENCING_STORE";
 const DATABASE: &str = "QUORATE_FENCING_DATABASE";
 
 const TTL: Duration = Duration::from_millis(200);
-/// Longer than any lease.
+/// The pause is longer than any lease.
 const PAUSE: Duration = Duration::from_millis(350);
-/// Each worker holds this many locks at once, each a round of its own.
+/// Each worker holds this many locks at once. Each lock counts as one round.
 const NAMES: usize = 50;
 const WORKERS: usize = 4;
 /// 4 × 50 × 5 = 1,000 rounds.
 const TIMES: usize = 5;
 
-/// How many late writes each store took with the check, as their writers were told; and how many values
-/// of newer holders are gone where there is none, as the data say.
+/// For the stores with a check: how many late writes they accepted, as they told their writers. For those without a
+/// check: how many values of newer holders were overwritten, as the data show.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Late {
     redis_checked: usize,
@@ -65,7 +65,7 @@ impl Stores {
         }
     }
 
-    /// Reads both, through the check: what is written later depends on it.
+    /// Reads both through the check, because later writes depend on these reads.
     async fn read(&mut self, name: &str, token: FencingToken) {
         let _: Option<u64> = fence::get(&mut self.redis, name, token)
             .await
@@ -77,8 +77,8 @@ impl Stores {
         transaction.commit().await.unwrap();
     }
 
-    /// Writes everywhere, with the check and without; which of the checked ones were accepted, by Redis and
-    /// by Postgres.
+    /// Writes to every store, with the check and without it. Returns whether Redis and Postgres accepted the checked
+    /// writes.
     async fn write(&mut self, name: &str, token: FencingToken) -> (bool, bool) {
         let number = token.as_u64();
         let by_redis = match fence::set(&mut self.redis, name, number, token).await {
@@ -98,7 +98,8 @@ impl Stores {
         let mine = i64::try_from(number).unwrap();
         let transaction = self.database.transaction().await.unwrap();
         let update = "UPDATE balance SET last = $2 WHERE name = $1";
-        // As in the documentation: sent along with the admission, undone where that is refused.
+        // This is as in the documentation: the write is sent along with the admission, and undone if the admission is
+        // refused.
         let done = tokio::try_join!(
             biased;
             postgres::admit(&transaction, name, token),
@@ -128,7 +129,7 @@ impl Stores {
         (by_redis, by_postgres)
     }
 
-    /// What stands in Redis and in Postgres, where it is checked and where it is not.
+    /// Reads the values in Redis and in Postgres, where tokens are checked and where they are not.
     async fn look(&mut self, name: &str) -> Standing {
         let (checked, plain): (u64, u64) = redis::cmd("MGET")
             .arg(name)
@@ -147,7 +148,7 @@ impl Stores {
     }
 }
 
-/// Whose token stands there: in Redis, in Postgres.
+/// The tokens of the values in Redis and in Postgres.
 struct Standing {
     checked: [u64; 2],
     plain: [u64; 2],
@@ -161,7 +162,8 @@ async fn lock_all(quorum: &Quorum, names: &[String]) -> Vec<Lease> {
     locks.expect("the masters are well")
 }
 
-/// The worker: locks and reads, says so, is stopped, and then writes, whatever has become of its leases.
+/// The worker: it locks, reads, and reports this. It is stopped, and then writes, no matter what has become of its
+/// leases.
 fn worked() -> bool {
     let Some(work) = std::env::var_os(WORK) else {
         return false;
@@ -184,7 +186,7 @@ fn worked() -> bool {
                 stores.read(lease.name(), lease.token()).await;
             }
             say("held");
-            // Stopped here; what it reads next was said after it was continued.
+            // The worker is stopped here. The order that it reads next was sent after it was continued.
             orders.next();
             let (mut by_redis, mut by_postgres) = (0, 0);
             for lease in &leases {
@@ -199,7 +201,7 @@ fn worked() -> bool {
     true
 }
 
-/// Past the test harness, which has its own idea of standard output.
+/// Prints past the test harness, which captures standard output.
 fn say(line: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "@{line}").unwrap();
@@ -245,7 +247,7 @@ impl Worker {
     fn said(&mut self) -> String {
         loop {
             let line = self.says.next().expect("the worker lives").unwrap();
-            // The test harness has begun a line of its own.
+            // The test harness may have begun the line.
             if let Some((_, said)) = line.split_once('@') {
                 return said.to_owned();
             }
@@ -306,7 +308,7 @@ fn a_thousand_paused_holders_write_late() {
             worker.signal(Signal::STOP);
         }
         std::thread::sleep(PAUSE);
-        // Others take over, and write.
+        // Other holders take over, and write.
         let mut newest = Vec::new();
         for worker in &workers {
             runtime.block_on(async {
@@ -333,7 +335,7 @@ fn a_thousand_paused_holders_write_late() {
             late.postgres_checked += by_postgres.parse::<usize>().unwrap();
             rounds += worker.names.len();
         }
-        // With the check, what the newest holder wrote still stands; without, an older one's does.
+        // With the check, the value of the newest holder still stands. Without it, an older holder's value does.
         runtime.block_on(async {
             for (name, token) in &newest {
                 let standing = stores.look(name).await;

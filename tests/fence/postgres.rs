@@ -1,5 +1,5 @@
-//! `fence::postgres` on a real Postgres: no older token ever writes after a newer one, whatever the
-//! connections do.
+//! `fence::postgres` on a real Postgres: an older token never writes after a newer one, no matter what the connections
+//! do.
 
 mod admit;
 mod concurrent;
@@ -19,10 +19,10 @@ use quorate::fence::postgres::{Error, SCHEMA, admit};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-/// For what must happen, on a busy machine too.
+/// The limit for things that must happen, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The fence, and a log of who wrote, in the order in which they did.
+/// The fence, and a log of the writes in their order.
 const TABLES: &str = "CREATE TABLE log (serial bigserial, resource text, token bigint)";
 
 fn token(number: u64) -> FencingToken {
@@ -44,14 +44,14 @@ async fn start() -> (Postgres, Client) {
     (server, client)
 }
 
-/// Admits in a transaction of its own, and commits.
+/// Admits the token in a transaction of its own, and commits.
 async fn admit_alone(client: &mut Client, resource: &str, number: u64) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     admit(&transaction, resource, token(number)).await?;
     Ok(transaction.commit().await?)
 }
 
-/// The newest token that is committed.
+/// The newest token that was committed.
 async fn newest(client: &Client, resource: &str) -> Option<i64> {
     let sql = "SELECT token FROM quorate_fence WHERE resource = $1";
     let row = client.query_opt(sql, &[&resource]).await.unwrap();
@@ -64,7 +64,7 @@ async fn logged(client: &Client) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A write of a transaction.
+/// The write of a transaction.
 const WRITE: &str = "INSERT INTO log (resource, token) VALUES ('a', $1)";
 
 /// Returns when this many connections wait for a lock.

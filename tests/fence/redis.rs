@@ -1,5 +1,6 @@
-//! `fence::redis` on real servers: what is stale is not done, in one step, whoever comes at once; the
-//! mark outlives what it guards, and is lost only as the docs say.
+//! `fence::redis` on real servers. A stale command is not executed. The check and the write are one atomic step, no
+//! matter how many clients write at once. The mark outlives the data that it guards, and it is lost only as the
+//! documentation says.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,7 +31,7 @@ async fn ask<T: FromRedisValue>(conn: &mut MultiplexedConnection, words: &[&str]
     command.query_async(conn).await.unwrap()
 }
 
-/// Refused, with what was refused and what was seen before.
+/// Checks that the command was refused, with this token and the newest one that was seen before.
 #[track_caller]
 fn stale<T: std::fmt::Debug>(outcome: Result<T, Error>, resource: &str, old: u64, newest: u64) {
     match outcome {
@@ -60,7 +61,7 @@ async fn each_command_is_done_or_refused() {
         let conn = &mut connect(&server).await;
         let nothing: Option<String> = get(conn, "a", token(5)).await.unwrap();
         assert_eq!(nothing, None);
-        // The read raised the mark: an older holder can neither write nor read.
+        // The read raised the mark, so an older holder can neither write nor read.
         stale(set(conn, "a", "old", token(4)).await, "a", 4, 5);
         stale(get::<Option<String>>(conn, "a", token(4)).await, "a", 4, 5);
         set(conn, "a", "one", token(5)).await.unwrap();
@@ -77,7 +78,7 @@ async fn each_command_is_done_or_refused() {
         assert_eq!(ask::<String>(conn, &["GET", "a"]).await, "three");
         assert!(del(conn, "a", token(7)).await.unwrap());
         assert!(!del(conn, "a", token(7)).await.unwrap());
-        // What is gone is not brought back by an older holder.
+        // An older holder does not bring back what was deleted.
         stale(set(conn, "a", "old", token(6)).await, "a", 6, 7);
         assert_eq!(ask::<Vec<String>>(conn, &["KEYS", "*"]).await, ["a:fence"]);
 
@@ -185,7 +186,7 @@ async fn several_commands_are_one_step() {
             .await,
             (-30, 1)
         );
-        // None at all: only the mark is raised.
+        // Without any command only the mark is raised.
         account.run::<()>(conn, token(6), &pipe()).await.unwrap();
         stale(
             account.run::<()>(conn, token(5), &pipe()).await,
@@ -231,7 +232,7 @@ async fn a_command_that_fails_ends_the_rest_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_mark_that_is_none_lets_nobody_in() {
+async fn a_foreign_value_in_place_of_a_mark_admits_no_write() {
     let server = Server::start(Kind::Redis);
     let conn = &mut connect(&server).await;
     ask::<()>(conn, &["SET", "a:fence", "none of ours"]).await;
@@ -292,8 +293,8 @@ async fn a_mark_expires_only_if_asked_to() {
         .unwrap();
     set(conn, "ever", 1, token(5)).await.unwrap();
     assert_eq!(pttl(conn, "ever:fence").await, -1);
-    // Each command that passes keeps it for as long again. The stale one comes first: it finds the mark only
-    // if the one before had kept it, for all of this takes twice as long as a mark that nobody keeps.
+    // Each command that passes renews the mark for the full time. The stale command comes first. It finds the mark only
+    // if the command before had renewed it, because the whole loop takes twice as long as an unrenewed mark lives.
     for _ in 0..4 {
         tokio::time::sleep(KEEP / 2).await;
         stale(kept.run::<()>(conn, token(4), &pipe()).await, "kept", 4, 5);
@@ -301,7 +302,7 @@ async fn a_mark_expires_only_if_asked_to() {
         assert!(pttl(conn, "kept:fence").await > 2_500);
     }
     tokio::time::sleep(KEEP + Duration::from_millis(300)).await;
-    // The documented loss: what is forgotten is let in.
+    // This is the documented loss: a forgotten token is admitted.
     kept.run::<()>(conn, token(4), &pipe()).await.unwrap();
 }
 
@@ -310,7 +311,7 @@ async fn pttl(conn: &mut MultiplexedConnection, key: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_stale_one_keeps_no_mark() {
+async fn a_stale_token_does_not_prolong_the_mark() {
     for kind in KINDS {
         let server = Server::start(kind);
         let conn = &mut connect(&server).await;
@@ -327,8 +328,8 @@ async fn a_stale_one_keeps_no_mark() {
     }
 }
 
-/// Of callers that want different times the longest counts, whoever comes first, and whether the later
-/// one is the same holder or a newer one.
+/// If callers want different times, the longest counts. It does not matter who comes first, or whether the later caller
+/// is the same holder or a newer one.
 #[tokio::test]
 async fn nobody_shortens_a_mark_that_another_keeps() {
     const SHORT: Duration = Duration::from_secs(100);
@@ -337,7 +338,7 @@ async fn nobody_shortens_a_mark_that_another_keeps() {
         let server = Server::start(kind);
         let conn = &mut connect(&server).await;
         for later in [5, 6] {
-            // None: for ever.
+            // `None` means for ever.
             for (first, second, least) in [
                 (None, Some(SHORT), None),
                 (Some(SHORT), None, None),
@@ -367,7 +368,7 @@ async fn nobody_shortens_a_mark_that_another_keeps() {
     }
 }
 
-/// What Lua would take for a number, and what is none.
+/// Texts that Lua would take for a number, and texts that are not numbers.
 const NO_TOKENS: [&str; 17] = [
     "nan",
     "-nan",
@@ -389,7 +390,7 @@ const NO_TOKENS: [&str; 17] = [
 ];
 
 #[tokio::test]
-async fn what_is_no_token_changes_nothing() {
+async fn an_invalid_token_changes_nothing() {
     for kind in KINDS {
         let server = Server::start(kind);
         let conn = &mut connect(&server).await;
@@ -418,7 +419,7 @@ async fn what_is_no_token_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_mark_that_no_token_is_lets_nobody_in() {
+async fn a_mark_that_is_not_a_token_admits_no_write() {
     for kind in KINDS {
         let server = Server::start(kind);
         let conn = &mut connect(&server).await;
@@ -523,9 +524,9 @@ async fn the_script_is_there_for_other_clients() {
     assert_eq!(ask::<String>(conn, &["GET", "a:fence"]).await, last);
 }
 
-/// 64 connections with random tokens at once: what is accepted never goes back.
+/// 64 connections send random tokens at once. The accepted tokens never go back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_at_once_the_accepted_tokens_never_decrease() {
+async fn accepted_tokens_never_decrease_under_concurrent_writes() {
     for kind in KINDS {
         let server = Server::start(kind);
         let tasks: Vec<_> = (0..64)
@@ -564,9 +565,9 @@ async fn of_many_at_once_the_accepted_tokens_never_decrease() {
     }
 }
 
-/// Whatever is asked in whatever order: the same answers, and the same data, as a map has.
+/// Any requests in any order get the same answers, and leave the same data, as in a map.
 #[test]
-fn it_answers_as_a_model_does() {
+fn the_guard_answers_as_a_model_does() {
     let server = Server::start(Kind::Redis);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let asked = prop::collection::vec((0..3_u8, 0..20_u64, 0..4_u8), 1..60);
@@ -613,7 +614,7 @@ fn it_answers_as_a_model_does() {
 
 #[tokio::test]
 async fn the_mark_is_as_durable_as_the_server() {
-    // `appendfsync always`: what was answered survives a kill.
+    // `appendfsync always`: data whose write was answered survives a kill.
     let server = ServerOptions::new(Kind::Redis)
         .appendonly()
         .config("appendfsync always")
@@ -628,7 +629,7 @@ async fn the_mark_is_as_durable_as_the_server() {
     stale(set(conn, "a", "old", token(48)).await, "a", 48, 49);
     assert_eq!(get::<u64>(conn, "a", token(49)).await.unwrap(), 49);
 
-    // No persistence: the documented loss, of the data and the mark together.
+    // Without persistence there is the documented loss, of the data together with the mark.
     let server = Server::start(Kind::Valkey);
     let conn = &mut connect(&server).await;
     set(conn, "a", "new", token(9)).await.unwrap();
@@ -636,7 +637,7 @@ async fn the_mark_is_as_durable_as_the_server() {
     let conn = &mut connect(&server).await;
     set(conn, "a", "old", token(8)).await.unwrap();
 
-    // An old snapshot: so do the newest tokens go back.
+    // After an old snapshot the newest tokens go back in the same way.
     let server = Server::start(Kind::Redis);
     let conn = &mut connect(&server).await;
     set(conn, "a", "saved", token(5)).await.unwrap();
@@ -654,7 +655,7 @@ async fn a_flushall_forgets_every_mark() {
     let conn = &mut connect(&server).await;
     set(conn, "a", "new", token(9)).await.unwrap();
     ask::<()>(conn, &["FLUSHALL"]).await;
-    // The documented loss: an old token passes, until a newer one has been seen again.
+    // This is the documented loss: an old token passes until the store has seen a newer one again.
     set(conn, "a", "old", token(8)).await.unwrap();
     set(conn, "a", "new", token(10)).await.unwrap();
     stale(set(conn, "a", "old", token(8)).await, "a", 8, 10);
@@ -674,7 +675,7 @@ async fn a_server_that_is_gone_is_an_error_not_a_refusal() {
     let text = error.to_string();
     let error = Error::from(error);
     assert!(error.stale().is_none());
-    // Who prints an error and its sources reads nothing twice.
+    // An error that is printed with its sources does not repeat a text.
     let mut source = std::error::Error::source(&error);
     while let Some(inner) = source {
         assert!(!text.contains(&inner.to_string()), "{text}: {inner}");
@@ -684,7 +685,7 @@ async fn a_server_that_is_gone_is_an_error_not_a_refusal() {
 }
 
 #[tokio::test]
-async fn what_a_user_may_not_do_the_guard_may_not_do_either() {
+async fn the_guard_has_only_the_rights_of_its_user() {
     let server = Server::start(Kind::Redis);
     let admin = &mut connect(&server).await;
     ask::<()>(

@@ -1,5 +1,5 @@
-//! Every primitive without async: from many threads, in async code, at the end, when a lease is lost. On real servers
-//! where many threads or a kill matter, else on masters in this process.
+//! Every primitive without async: from many threads, in async code, at the end of a program, and when a lease is lost.
+//! The tests use real servers where many threads or a kill matter, and otherwise masters in this process.
 
 mod asynchronous;
 mod closed;
@@ -22,14 +22,16 @@ use quorate::{
     blocking::{Builder, Quorum},
 };
 
-/// For what must come, on a busy machine too.
+/// The limit for things that must happen, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longer than that: what comes within the patience came by a release, and not because a ttl was over.
+/// This ttl is longer than the patience. So a lock that is free within the patience was released, and its ttl was not
+/// over.
 const TTL: Duration = Duration::from_secs(60);
-/// Short, and renewed in time on a busy machine too. A loss is announced 150 ms before it.
+/// This ttl is short, but long enough to be renewed in time on a busy machine. A loss is announced 150 ms before its
+/// end.
 const SHORT: Duration = Duration::from_secs(3);
 const PREFIX: &str = "quorate";
-/// Of a quota. The masters of a test have no history that is long enough for an hour.
+/// The interval of a quota. It is short, because the masters of a test have no history of an hour.
 const LONG: Duration = Duration::from_secs(30);
 
 const fn ms(ms: u64) -> Duration {
@@ -66,7 +68,7 @@ impl Masters {
         builder().nodes(&self.0).connect().unwrap()
     }
 
-    /// Nobody holds it, or will within the patience.
+    /// Checks that nobody holds the name, at the latest at the end of the patience.
     #[track_caller]
     fn is_freed(&self, name: &str) {
         let client = self.client();
@@ -75,7 +77,7 @@ impl Masters {
         client.shutdown().unwrap();
     }
 
-    /// No client ever asked for it.
+    /// Checks that no client ever asked for the name.
     #[track_caller]
     fn is_untouched(&self, name: &str) {
         let seen = self.client().inspect(name).unwrap();
@@ -104,16 +106,16 @@ fn threads_called(name: &str) -> usize {
     names.filter(|comm| comm.trim_end() == name).count()
 }
 
-// ---- a process of one's own ---------------------------------------------------------------------
+// ---- a process of its own ------------------------------------------------------------------------
 
 const GIVEN: &str = "QUORATE_TEST_GIVEN";
 
-/// What this program is given when it is started again as the process of a test.
+/// The argument that this program gets when it is started again as the process of a test.
 fn given() -> Option<String> {
     std::env::var(GIVEN).ok()
 }
 
-/// Starts this program again, as a process with this test and nothing else; what it said.
+/// Starts this program again as a process that runs only this test. Returns its output.
 #[track_caller]
 fn in_a_process(test: &str, given: &str) -> String {
     let done = again(module_path!(), test)
@@ -127,7 +129,7 @@ fn in_a_process(test: &str, given: &str) -> String {
     said + &errors
 }
 
-/// Runs it in a process of its own, where it counts no threads of other tests.
+/// Runs the test in a process of its own, where it counts no threads of other tests.
 #[track_caller]
 fn alone(test: &str, run: impl FnOnce()) {
     match given() {
@@ -135,7 +137,7 @@ fn alone(test: &str, run: impl FnOnce()) {
         None => {
             let said = in_a_process(test, "yes");
             assert!(said.contains("1 passed"), "no such test: {said}");
-            // In the background a panic ends no test.
+            // A panic in the background does not end a test.
             assert!(!said.contains("panicked"), "{said}");
         }
     }

@@ -1,5 +1,5 @@
-//! A stream whose items come at a limited rate: no item is lost, doubled or handed out of turn, and no unit is taken for one
-//! that is not there.
+//! A stream whose items come at a limited rate: no item is lost, doubled or out of order, and no unit is taken for an
+//! item that does not exist.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn no_interval_sees_more_items_than_the_limit_and_all_come_in_order() {
     let quorum = Quorum::in_memory(3);
-    // As slots, as shares, and as shares in blocks.
+    // The limit is kept as slots, as shares, and as shares in blocks.
     for (limit, block) in [(9, None), (18, None), (18, Some(3))] {
         let limiter = quorum.rate_limiter(format!("{block:?}"), Quota::new(limit, PERIOD));
         let limiter = match block {
@@ -36,7 +36,7 @@ async fn no_interval_sees_more_items_than_the_limit_and_all_come_in_order() {
         let at: Vec<_> = seen.iter().map(|(at, _)| *at).collect();
         assert!(most_within(&at, PERIOD) <= limit as usize, "{block:?}");
         let took = at[at.len() - 1] - at[0];
-        // Five limits, each of which is free again after less than 1.2 s. A second is to spare.
+        // Five limits, each of which is free again after less than 1.2 s, with a second to spare.
         assert!(took < 7 * PERIOD, "{block:?}: {took:?}");
         assert!(items.is_terminated());
         assert_eq!(items.size_hint(), (0, Some(0)));
@@ -112,7 +112,7 @@ async fn item_of<T>(mut items: impl futures::Stream<Item = Result<T, Error>> + U
     next.expect("it goes on")
 }
 
-/// A loop that only notes the errors asks no more often than `retry_after` says, and gets every item in the end.
+/// A loop that only counts the errors asks no more often than `retry_after` says, and gets every item in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_is_told_and_the_same_item_comes_after_it() {
     let fleet = Fleet::start(3, Kind::Redis);
@@ -145,7 +145,7 @@ async fn an_outage_is_told_and_the_same_item_comes_after_it() {
     fleet.iter().for_each(|server| server.sigcont());
     assert_eq!(item_of(&mut items).await, 2);
 
-    // Who lets everything through in an outage is never told of one.
+    // A stream that lets everything through in an outage never returns an error about one.
     let open = limiter.on_outage(Outage::Allow);
     fleet.iter().for_each(|server| server.sigstop());
     sleep(Duration::from_millis(500)).await;

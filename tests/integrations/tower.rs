@@ -1,5 +1,6 @@
-//! What tower asks of a layer: readiness without effect, clones, back-pressure, and that nothing is held by a future that is
-//! gone. In memory; on a real server, with a real client, in tests/integrations/tower_servers.rs.
+//! The requirements of tower on a layer: readiness without effect, clones, back-pressure, and no permit held by a
+//! future that was dropped. These tests use memory. tests/integrations/tower_servers.rs has a real server and a real
+//! client.
 
 use std::{
     convert::Infallible,
@@ -35,14 +36,14 @@ async fn left(limiter: &RateLimiter) -> u32 {
     limiter.check_n(0).await.unwrap().remaining()
 }
 
-/// Waits until so many permits are free: they come back in the background.
+/// Waits until this many permits are free, because they are released in the background.
 async fn free(semaphore: &Semaphore, permits: u32) {
     let all_there = async {
         while semaphore.available().await.unwrap() != permits {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    // Half of the default ttl: they are released, and have not expired.
+    // This is half of the default ttl, so the permits were released and have not expired.
     timeout(Duration::from_secs(5), all_there)
         .await
         .expect("the permits come back");
@@ -58,7 +59,7 @@ fn denied<T: std::fmt::Debug, E: std::fmt::Debug>(result: Result<T, Error<E>>) -
 // ---- readiness -------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
-async fn to_be_ready_takes_nothing_and_is_what_the_inner_service_says() {
+async fn readiness_takes_nothing_and_follows_the_inner_service() {
     let (limiter, semaphore) = (limiter(5), semaphore(2));
     let both = ServiceBuilder::new()
         .layer(ConcurrencyLimitLayer::new(semaphore.clone()))
@@ -108,9 +109,9 @@ async fn an_inner_service_that_fails_keeps_its_errors() {
     }
 }
 
-/// The boxed errors of other layers go through, so that this one can stand among them.
+/// Boxed errors of other layers pass through, so that this layer can be used among them.
 #[tokio::test(start_paused = true)]
-async fn it_stands_among_the_layers_of_tower() {
+async fn the_layers_compose_with_the_layers_of_tower() {
     let service = ServiceBuilder::new()
         .buffer(8)
         .layer(RateLimitLayer::new(limiter(1)))
@@ -165,7 +166,7 @@ async fn clones_share_the_permits() {
     free(&semaphore, 3).await;
 }
 
-// ---- what is dropped -------------------------------------------------------------------------
+// ---- dropped calls ----------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_never_polled_or_dropped_in_any_moment_holds_nothing() {
@@ -176,7 +177,7 @@ async fn a_call_that_is_never_polled_or_dropped_in_any_moment_holds_nothing() {
     }));
     drop(service.clone().oneshot(()));
     assert_eq!(semaphore.available().await.unwrap(), 2);
-    // From the first poll to the time when it is inside.
+    // The call is dropped after every number of polls, until it is inside.
     for polls in 0..40 {
         let mut call = Box::pin(service.clone().oneshot(()));
         for _ in 0..polls {
@@ -186,7 +187,7 @@ async fn a_call_that_is_never_polled_or_dropped_in_any_moment_holds_nothing() {
         drop(call);
     }
     free(&semaphore, 2).await;
-    // Two inside, one in line; all go.
+    // Two calls are inside and one is in the queue. All of them are dropped.
     let calls: Vec<_> = (0..3)
         .map(|_| tokio::spawn(service.clone().oneshot(())))
         .collect();
@@ -210,7 +211,7 @@ async fn a_handler_that_panics_gives_its_permit_back() {
     service.oneshot(false).await.unwrap();
 }
 
-/// The permit does not wait for the future to be dropped.
+/// The permit is released before the future is dropped.
 #[tokio::test(start_paused = true)]
 async fn the_permit_is_free_when_the_response_is_there() {
     let semaphore = semaphore(1);
@@ -251,7 +252,10 @@ async fn a_permit_that_is_lost_drops_the_work_and_is_an_error() {
     assert_eq!(dropped.load(SeqCst), 1);
     let response: Response<String> = answers.into_response();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(response.body().contains("half done"), "{response:?}");
+    assert!(
+        response.body().contains("in part or completely"),
+        "{response:?}"
+    );
 }
 
 /// The rejection of a call.
@@ -273,7 +277,7 @@ where
 // ---- waits -----------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
-async fn units_are_waited_for_as_long_as_it_says_and_not_in_vain() {
+async fn a_request_waits_for_units_only_if_its_wait_can_suffice() {
     let limiter = limiter(3);
     let echo = service_fn(async |(): ()| Ok::<_, Infallible>(()));
     let short = RateLimitLayer::new(limiter.clone())
@@ -291,7 +295,7 @@ async fn units_are_waited_for_as_long_as_it_says_and_not_in_vain() {
     assert!(wait > PERIOD / 2, "{wait:?}");
     long.oneshot(()).await.unwrap();
     assert!(start.elapsed() >= PERIOD - PERIOD / 100);
-    // A unit counts for 10.1 s and its grace. The rest is for the looks of the wait.
+    // A unit counts for 10.1 s and its grace. The rest is for the intervals at which a wait looks again.
     assert!(
         start.elapsed() < PERIOD + PERIOD / 4,
         "{:?}",
@@ -299,9 +303,10 @@ async fn units_are_waited_for_as_long_as_it_says_and_not_in_vain() {
     );
 }
 
-/// Others take the unit that was waited for: at the end of the wait the answer is a denial that says for how long from then.
+/// Others take the unit that was waited for. At the end of the wait the answer is a denial, which says how long to wait
+/// from then on.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_wait_is_a_denial_and_leaves_nobody_in_line() {
+async fn a_wait_that_runs_out_is_denied_and_leaves_the_queue() {
     let quorum = Quorum::in_memory(1);
     let limiter = quorum.rate_limiter("api", Quota::new(1, PERIOD));
     let echo = service_fn(async |(): ()| Ok::<_, Infallible>(()));
@@ -309,13 +314,13 @@ async fn the_end_of_a_wait_is_a_denial_and_leaves_nobody_in_line() {
         .wait(PERIOD + PERIOD / 5)
         .layer(echo);
     limiter.until_ready().await.unwrap();
-    // Stands in front, and gets the next unit.
+    // This waiter is in front, and gets the next unit.
     let first = tokio::spawn(limiter.until_ready());
     sleep(Duration::from_millis(10)).await;
     let start = Instant::now();
     let wait = denied(service.clone().oneshot(()).await).retry_after();
     let took = start.elapsed();
-    // The wait of 12 s, and what its last look may take.
+    // The wait of 12 s, and the time of its last look.
     assert!(took <= PERIOD + PERIOD / 4, "{took:?}");
     assert!(wait > PERIOD / 2, "{wait:?} after {took:?}");
     first.await.unwrap().unwrap();
@@ -327,7 +332,7 @@ async fn the_end_of_a_wait_is_a_denial_and_leaves_nobody_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_waited_for_in_line_and_no_longer_than_it_says() {
+async fn a_request_queues_for_permits_until_its_wait_ends() {
     let semaphore = semaphore(1);
     let echo = service_fn(async |(): ()| Ok::<_, Infallible>(()));
     let service = ConcurrencyLimitLayer::new(semaphore.clone())
@@ -348,7 +353,7 @@ async fn permits_are_waited_for_in_line_and_no_longer_than_it_says() {
     waits.await.unwrap().unwrap();
 }
 
-/// Of two, the first ends before the second is there. Nothing was served, so nothing may be half done.
+/// The first of two permits is lost before the second one is granted. Nothing was served, so the answer is a denial.
 #[tokio::test(start_paused = true)]
 async fn permits_that_are_lost_before_all_are_there_are_denied() {
     let all = semaphore(2);
@@ -394,7 +399,7 @@ async fn each_key_has_the_whole_limit_and_each_request_its_cost() {
     let Err(Error::Quorum(quorate::Error::Invalid(why))) = never else {
         panic!("{never:?}");
     };
-    assert!(why.contains("at most 6"), "{why}");
+    assert!(why.contains("can take (6 of 6 "), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,11 +425,11 @@ async fn permits_have_keys_and_costs_too() {
     };
 }
 
-// ---- what is decided here --------------------------------------------------------------------
+// ---- decisions without a request --------------------------------------------------------------
 
-/// The first request of a block asks a master, the others need no poll.
+/// Only the first request of a block asks a master. The others need no poll.
 #[tokio::test(start_paused = true)]
-async fn what_a_block_allows_is_decided_at_once() {
+async fn requests_within_a_block_are_decided_at_once() {
     let limiter = limiter(600).block(50);
     let service =
         RateLimitLayer::new(limiter).layer(service_fn(async |(): ()| Ok::<_, Infallible>(())));
@@ -439,7 +444,7 @@ async fn what_a_block_allows_is_decided_at_once() {
     );
 }
 
-// ---- responses in place of errors ------------------------------------------------------------
+// ---- responses instead of errors --------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_is_a_response_if_that_is_wanted() {
@@ -467,13 +472,13 @@ async fn a_rejection_is_a_response_if_that_is_wanted() {
 }
 
 #[test]
-fn what_could_not_be_asked_has_its_status() {
+fn an_error_of_the_quorum_becomes_its_http_status() {
     let status = |error| Rejected::Quorum(error).into_response::<String>();
     for (error, code, text) in [
         (
             quorate::Error::Closed,
             503,
-            "the limit cannot be asked now: this service ends\n",
+            "the limit cannot be checked now: this service is shutting down\n",
         ),
         (
             quorate::Error::Invalid("a bad key".into()),
@@ -483,7 +488,7 @@ fn what_could_not_be_asked_has_its_status() {
         (
             quorate::Error::System("no bits".into()),
             500,
-            "the limit cannot be asked\n",
+            "the limit cannot be checked\n",
         ),
     ] {
         let response = status(error);
@@ -527,7 +532,7 @@ async fn a_stale_token_does_not_reach_the_service() {
 }
 
 #[tokio::test]
-async fn without_a_token_one_may_look_and_what_is_no_token_is_refused() {
+async fn without_a_token_only_reads_pass_and_bad_tokens_are_refused() {
     let service = FenceLayer::new(Gate::new()).layer(service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new("fine".to_owned()))
     }));
@@ -577,7 +582,7 @@ async fn a_token_may_be_anywhere_and_a_resource_has_one_name() {
     assert_eq!(ask("/a", u64::MAX).await, 428);
 }
 
-/// Services go to other threads.
+/// Services are sent to other threads.
 #[test]
 fn services_and_their_futures_can_be_sent() {
     fn is_send<T: Send>(_: &T) {}

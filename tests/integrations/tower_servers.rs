@@ -1,12 +1,12 @@
-//! The layers for tower around axum servers, over real masters, asked by a real HTTP client.
+//! The tower layers around axum servers, over real masters, with a real HTTP client.
 //!
-//! An instance is an axum server with a quorum of its own; instances of one test share the masters. What is admitted is
-//! counted by the handlers, all instances together: they know nothing of limits.
+//! An instance is an axum server with a quorum of its own. The instances of one test share the masters. The handlers of
+//! all instances together count the admitted requests, and know nothing of limits.
 //!
-//! | file | what it shows |
+//! | file | tests |
 //! | --- | --- |
-//! | `tower_servers/rate` | units over two instances, and those that are waited for |
-//! | `tower_servers/permits` | permits over two instances, and that they come back |
+//! | `tower_servers/rate` | units over two instances, and waits for units |
+//! | `tower_servers/permits` | permits over two instances, and their release |
 //! | `tower_servers/demands` | keys and costs |
 //! | `tower_servers/outage` | masters that are gone, and permits that are lost |
 //! | `tower_servers/fence` | tokens of real locks |
@@ -32,16 +32,16 @@ use quorate::{Builder, Quorum};
 use reqwest::Client;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Far more than anything here takes: who waits this long hangs.
+/// Far more than anything here takes: a wait of this length hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A handler that is not ended by somebody sleeps for so long.
+/// A handler that nobody ends sleeps for this long.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await {
@@ -52,7 +52,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
 
 // ---- the masters ----------------------------------------------------------------------------
 
-/// Patient: a busy machine is no outage.
+/// The timeouts are long, because a busy machine is not an outage.
 fn builder(urls: &[String]) -> Builder {
     Quorum::builder()
         .nodes(urls)
@@ -76,7 +76,7 @@ async fn masters() -> Fleet {
     fleet
 }
 
-/// As an instance of a service has it.
+/// The quorum of one instance.
 async fn quorum(fleet: &Fleet) -> Quorum {
     connect(builder(&fleet.urls())).await
 }
@@ -110,13 +110,13 @@ impl Drop for App {
 }
 
 fn client() -> Client {
-    // With this feature reqwest speaks TLS too, by the provider of the process.
+    // With this feature reqwest also speaks TLS, with the provider of the process.
     #[cfg(feature = "consul")]
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().build().unwrap()
 }
 
-/// What a client was answered.
+/// The answer to a client.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -126,7 +126,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A header that is there once, as a number.
+    /// The value of a header that appears once, as a number.
     #[track_caller]
     fn number(&self, name: &str) -> u64 {
         let all: Vec<_> = self.headers.get_all(name).iter().collect();
@@ -140,12 +140,12 @@ impl Answer {
         self
     }
 
-    /// Denied by a rate limit of so many in so many seconds.
+    /// Checks that the request was denied by a rate limit of `limit` units in `period` seconds.
     #[track_caller]
     fn is_denied_of(&self, limit: u64, period: u64) {
         assert_eq!(self.status, StatusCode::TOO_MANY_REQUESTS, "{self:?}");
         let retry_after = self.number("retry-after");
-        // The interval and what is added to it, rounded up.
+        // The interval and the time that is added to it, rounded up.
         assert!(
             (1..=period * 12 / 10 + 1).contains(&retry_after),
             "{self:?}"
@@ -162,7 +162,7 @@ impl Answer {
     }
 }
 
-/// A request with these headers; an error where the connection ends without an answer.
+/// Sends a request with these headers. Returns an error if the connection ends without an answer.
 async fn ask(
     client: &Client,
     method: Method,
@@ -190,7 +190,7 @@ async fn get(client: &Client, url: &str) -> Answer {
     ask(client, Method::GET, url, &[]).await.unwrap()
 }
 
-/// So many requests at once, to the instances in turn.
+/// Sends `n` requests at once, to the instances in turn.
 fn flood(client: &Client, apps: &[App], n: usize) -> Vec<JoinHandle<Answer>> {
     let urls = apps.iter().map(|app| app.url.clone()).cycle();
     let request = |url: String| {
@@ -214,7 +214,7 @@ struct Seen {
     left: Mutex<Vec<Instant>>,
 }
 
-/// In the handler, until it is dropped.
+/// A request inside a handler, until this is dropped.
 struct Inside(Witness);
 
 impl Witness {
@@ -225,17 +225,17 @@ impl Witness {
         Inside(self.clone())
     }
 
-    /// How many are in a handler now.
+    /// The number of requests inside handlers now.
     fn inside(&self) -> usize {
         self.0.inside.load(SeqCst)
     }
 
-    /// How many were at the same time.
+    /// The greatest number of requests that were inside at the same time.
     fn most(&self) -> usize {
         self.0.most.load(SeqCst)
     }
 
-    /// How many handlers have begun.
+    /// The number of handlers that have begun.
     fn served(&self) -> usize {
         self.0.began.lock().unwrap().len()
     }
@@ -252,7 +252,7 @@ impl Witness {
         self.0.left.lock().unwrap().clone()
     }
 
-    /// The most that began in any interval of this length.
+    /// The greatest number that began in any interval of this length.
     fn most_within(&self, period: Duration) -> usize {
         most_within(&self.began(), period)
     }

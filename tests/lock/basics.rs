@@ -1,5 +1,5 @@
-//! The main job on every kind of server and every way to reach one: N masters, one holder, growing
-//! tokens, others told who holds. Of a mutex, and of a semaphore of one.
+//! The main use on every kind of server and by every way to reach one: N masters, one holder at a time, growing tokens,
+//! and a refusal that names the holder. The tests run on a mutex, and on a semaphore with a limit of one.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ on_both! {
         in_memory;
 }
 
-/// What every deployment does, seen by two clients of it.
+/// The main use of a deployment, by two of its clients.
 async fn the_main_job<E: Exclusive>(connect: impl AsyncFn(&str) -> Quorum) {
     let (one, two) = (connect("one").await, connect("two").await);
     let (ours, theirs) = (E::of(&one, "invoice:42"), E::of(&two, "invoice:42"));
@@ -77,7 +77,7 @@ async fn the_main_job<E: Exclusive>(connect: impl AsyncFn(&str) -> Quorum) {
     assert!(theirs.try_lock().await.unwrap().is_some(), "others go on");
 }
 
-/// Who holds a mutex is seen, and can be evicted.
+/// An operator sees the holder of a mutex, and can evict it.
 async fn an_operator_looks_and_evicts(one: &Quorum, two: &Quorum) {
     let wait = Duration::from_secs(1);
     let lease = one.mutex("invoice:42").wait_timeout(wait).lock().await;
@@ -90,8 +90,7 @@ async fn an_operator_looks_and_evicts(one: &Quorum, two: &Quorum) {
             .remaining
             .is_some_and(|left| left <= TTL && left > Duration::ZERO)
     );
-    // A node that our request reached late may have granted to the one that was refused, and taken
-    // it back.
+    // A node that our request reached late may have granted the refused request, and taken that grant back.
     assert!(seen.newest_token() >= Some(lease.token()));
     assert_eq!(seen.nodes.len(), two.nodes().len());
 
@@ -130,7 +129,7 @@ async fn any_number_of_masters_of_each_kind<E: Exclusive>() {
         for n in [1, 2, 3, 4, 5, 7] {
             let fleet = Fleet::start(n, kind);
             with_urls::<E>(&fleet.urls()).await;
-            // Released, and not expired.
+            // The locks were released and have not expired.
             let left = fleet.leftover_locks_after(TTL / 2, "quorate");
             assert_eq!(left, [""; 0], "{kind:?}, {n}");
         }
@@ -195,7 +194,7 @@ async fn in_memory<E: Exclusive>() {
     the_main_job::<E>(connect).await;
 }
 
-/// Deployments of different prefixes share nothing, not even where one begins with the other.
+/// Deployments with different prefixes share nothing, not even where one prefix begins with the other.
 async fn prefixes_share_nothing<E: Exclusive>() {
     let fleet = Fleet::start(3, Kind::Redis);
     let mut leases = Vec::new();

@@ -1,4 +1,4 @@
-//! A burst of requests is served: it does not make healthy nodes look dead.
+//! A burst of requests is served, and does not make healthy nodes look dead.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use futures::future::join_all;
 use quorate::{Error, Quorum};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 
-/// One at a time: they count the memory of the process.
+/// These tests run one at a time, because they measure the memory of the process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -22,14 +22,15 @@ async fn quorum(fleet: &Fleet) -> Quorum {
     quorum
 }
 
-/// tokio lets a task do so much in one go: taken up by requests alone, no answer is ever read.
+/// tokio limits how much a task does in one go. If requests alone used that up, no answer would ever be read.
 #[tokio::test]
 async fn thousands_of_locks_asked_for_at_once_are_granted() {
     const LOCKS: usize = 20_000;
     let _alone = ALONE.lock().await;
     let fleet = Fleet::start(3, Kind::Redis);
     let quorum = quorum(&fleet).await;
-    // Two thirds of it are left at least when they are dropped, and all have to be free within ten seconds of that.
+    // When the leases are dropped at least two thirds of this ttl are left. All names must be free within ten seconds
+    // of that.
     let ttl = Duration::from_secs(30);
     let asked = (0..LOCKS).map(|i| quorum.mutex(format!("burst:{i}")).ttl(ttl).try_lock());
     let asked = asked.map(tokio::spawn);
@@ -39,8 +40,8 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
             granted.push(lease);
         }
     }
-    // Starting so many tasks may itself keep this runtime busy for longer than the node timeout: the
-    // few that were asked for before may time out. Starved, more than a third did.
+    // Starting so many tasks may keep this runtime busy for longer than the node timeout, so the few requests before
+    // that may time out. When answers were starved, more than a third did.
     assert!(
         granted.len() > LOCKS * 9 / 10,
         "{} of {LOCKS} granted",
@@ -58,10 +59,10 @@ async fn thousands_of_locks_asked_for_at_once_are_granted() {
     assert_eq!(left, 0, "they were dropped, so they are released");
 }
 
-/// Nodes are not asked for more than they keep up with, so nobody is told that healthy nodes are away; and nobody is forgotten over
-/// that.
+/// Nodes get no more requests than they can keep up with. So no caller is told that healthy nodes are away, and none of
+/// them is forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_flood_of_names_all_get_in_line() {
+async fn a_flood_of_names_all_join_their_queues() {
     const NAMES: usize = 1_000;
     let _alone = ALONE.lock().await;
     let fleet = Fleet::start(5, Kind::Redis);
@@ -88,7 +89,7 @@ async fn of_a_flood_of_names_all_get_in_line() {
     assert!(quorum.shutdown().await.is_empty());
 }
 
-/// Each locks, releases, and is done.
+/// Each task locks, releases, and ends.
 fn wait_for(quorum: &Quorum, name: &str, waiters: usize) -> JoinSet<Result<(), Error>> {
     let mutex = quorum.mutex(name);
     let turns = (0..waiters).map(|_| {
@@ -98,7 +99,7 @@ fn wait_for(quorum: &Quorum, name: &str, waiters: usize) -> JoinSet<Result<(), E
     turns.collect()
 }
 
-/// In KiB.
+/// The resident memory in KiB.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -129,7 +130,7 @@ async fn thousands_that_wait_for_one_name_keep_no_other_waiting() {
     waiters.abort_all();
     assert!(quorum.mutex("other").try_lock().await.unwrap().is_some());
     println!("all cancelled within {:?}", start.elapsed());
-    // The same for a lock that comes after 20,000 cancelled waits.
+    // The same bound for a lock that comes after 20,000 cancelled waits.
     assert!(start.elapsed() < 2 * NODE_TIMEOUT);
     drop(held);
     let again = quorum.mutex("held").wait_timeout(Duration::from_secs(2));
@@ -145,7 +146,7 @@ async fn thousands_that_wait_cost_no_memory_while_they_wait() {
     let quorum = quorum(&fleet).await;
     let held = quorum.mutex("held").lock().await.unwrap();
     let mut waiters = wait_for(&quorum, "held", 10_000);
-    // Until all stand in line, and what that took is free again.
+    // Wait until all are in the queue, and the memory for that is free again.
     let deadline = Instant::now() + HANG;
     while quorum.inspect("held").await.unwrap().waiting() < 10_000 {
         assert!(Instant::now() < deadline, "they do not come");
@@ -158,7 +159,7 @@ async fn thousands_that_wait_cost_no_memory_while_they_wait() {
     println!("{before} KiB, and {grown} more after 5 s");
     assert!(grown < 4 << 10, "{grown} KiB");
     assert!(held.is_valid());
-    // All of them are there still, and each has its turn.
+    // All waiters are still there, and each gets its turn.
     drop(held);
     let start = Instant::now();
     for _ in 0..200 {

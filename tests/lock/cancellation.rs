@@ -1,9 +1,9 @@
-//! Every future may be dropped at any await: nothing stays behind on the nodes, the name is free for
-//! others at once, and no background work outlives its bound (protocol §3, client step 5).
+//! Every future may be dropped at any await. Nothing stays behind on the nodes, the name is free for others at once,
+//! and no background work outlives its bound (protocol §3, client step 5).
 //!
-//! The matrix: every operation × what nodes do {ok, error, slow, never} × how many of three do it ×
-//! when the future is dropped. Leases last 10 s here and all is looked at within 3 s, so no key
-//! goes because it expired.
+//! The tests form a matrix: every operation × the behaviour of nodes {ok, error, slow, never} × how many of three nodes
+//! behave so × when the future is dropped. Leases last 10 s here and every check is done within 3 s, so no key vanishes
+//! because it expired.
 
 mod permits;
 mod rwlocks;
@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_millis(300);
-/// For the background work, once nothing hinders it. Far below the ttl.
+/// The limit for background work that nothing hinders. It is far below the ttl.
 const SOON: Duration = Duration::from_secs(3);
-/// To a slow node, and back.
+/// The delay to a slow node, and also back.
 const ONE_WAY: Duration = Duration::from_millis(30);
 const PREFIX: &str = "quorate";
 
@@ -39,25 +39,25 @@ fn builder() -> Builder {
         .node_timeout(NODE_TIMEOUT)
 }
 
-/// What befalls a node.
+/// The behaviour of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing.
+    /// No fault.
     Ok,
     /// Every request that would write is answered by an error.
     Error,
-    /// What is asked, and what is answered, takes [`ONE_WAY`].
+    /// Requests and answers each take [`ONE_WAY`].
     Slow,
-    /// Answers do not come.
+    /// Answers never come.
     Never,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Lock,
-    /// Of a name that another client holds.
+    /// The name is held by another client.
     LockContended,
-    /// Of a name that another client frees while it waits in line.
+    /// Another client frees the name while this one waits in the queue.
     LockHandedOver,
     TryLock,
     Extend,
@@ -66,7 +66,7 @@ enum Op {
     Drop,
     Run,
     TryRun,
-    /// Work that takes long: dropped within the work.
+    /// The work takes long, and is dropped while it runs.
     RunLong,
     Guard,
 }
@@ -94,7 +94,7 @@ const MOMENTS: [When; 11] = [
     When::Done,
 ];
 
-/// Polls the future until then, and drops it.
+/// Polls the future until that moment, and drops it.
 async fn dropped<F: Future>(future: F, when: When) -> Option<F::Output> {
     let start = Instant::now();
     let mut future = pin!(future);
@@ -118,7 +118,7 @@ async fn dropped<F: Future>(future: F, when: When) -> Option<F::Output> {
     }
 }
 
-/// Three real servers, a client that reaches them through proxies, and one that needs none.
+/// Three real servers, a client that reaches them through proxies, and a client that reaches them directly.
 struct Bench {
     fleet: Fleet,
     proxies: Vec<Proxy>,
@@ -211,8 +211,9 @@ impl Bench {
         .await;
     }
 
-    /// Does all of a cell beside the fault, and looks what is left. `theirs`: what another client holds of each name, and
-    /// whether it frees that meanwhile. `soon`: that client gets all of a name, long before a ttl is over.
+    /// Plays all moments of a cell under the fault, and checks what is left. `theirs` are the leases of another client,
+    /// one for each name, and whether that client frees them meanwhile. `soon` checks that this client gets each name
+    /// long before a ttl is over.
     async fn play<F>(
         &self,
         cell: &str,
@@ -228,7 +229,7 @@ impl Bench {
         }
         let mut all: JoinSet<Result<(), Error>> = operations.collect();
         if is_handed_over {
-            // Each is freed about when its waiter goes, so the hand-over and the going meet.
+            // Each lease is freed at about the time when its waiter leaves, so that the hand-over and the leaving meet.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for (i, lease) in theirs.drain(..).enumerate() {
                 assert!(lease.is_valid(), "{cell} {i}");
@@ -237,17 +238,17 @@ impl Bench {
             }
         }
         while let Some(done) = all.join_next().await {
-            // That a majority is not there in time is no news here, and on a busy machine no fault.
+            // A missing majority is expected here, and on a busy machine it is not a fault.
             if let Err(error) = done.unwrap() {
                 assert!(error.is_retryable(), "{cell}: {error}");
             }
         }
         for lease in theirs {
             assert!(lease.is_valid(), "{cell}");
-            // Where it is refused that is not confirmed.
+            // Where requests are refused, the release is not confirmed.
             let _ = lease.release().await;
         }
-        // A minority hinders nobody, and neither does what we left.
+        // A minority hinders nobody, and neither does what the dropped futures left.
         if bad < 2 || fault == Fault::Slow {
             for (i, when) in MOMENTS.iter().enumerate() {
                 soon(&format!("{cell} {i}"), &format!("{when:?}")).await;
@@ -256,11 +257,11 @@ impl Bench {
         for node in 0..bad {
             self.heal(node, fault);
         }
-        // What is on its way arrives first: before that there is nothing, whatever it leaves behind.
+        // Messages that are under way arrive first. Until then nothing is there that could be found.
         if fault == Fault::Slow {
             tokio::time::sleep(ONE_WAY * 4).await;
         }
-        // A node that refused handshakes is dialled again after at most 5 s, and is told of releases then.
+        // A node that refused handshakes is dialled again after at most 5 s, and gets the releases then.
         if fault == Fault::Error {
             self.all_vote().await;
         }
@@ -274,7 +275,7 @@ impl Bench {
     }
 }
 
-/// One operation, dropped at its moment.
+/// Runs one operation, and drops it at its moment.
 async fn operate(mutex: Mutex, lease: Option<Lease>, op: Op, when: When) -> Result<(), Error> {
     let quick = |watch: LeaseWatch| async move {
         tokio::task::yield_now().await;
@@ -337,7 +338,7 @@ fn acl(server: &Server, rules: &[&str]) {
     server.cmd(&[&["ACL", "SETUSER", "default"], rules].concat());
 }
 
-/// Another client gets the name, long before a ttl is over, and gives it back.
+/// Checks that another client gets the name long before a ttl is over, and releases it.
 async fn lock_soon(other: &Quorum, name: &str, when: &str) {
     let deadline = Instant::now() + SOON;
     let mutex = other
@@ -353,7 +354,7 @@ async fn lock_soon(other: &Quorum, name: &str, when: &str) {
 }
 
 async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    // Less than the ttl: nothing comes because a lease has expired.
+    // This is less than the ttl, so nothing happens because a lease has expired.
     let deadline = Instant::now() + TTL * 4 / 5;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
@@ -379,7 +380,7 @@ async fn lock_dropped_anywhere_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_in_line_dropped_anywhere_leaves_nothing() {
+async fn a_queued_wait_dropped_anywhere_leaves_nothing() {
     matrix(Kind::Valkey, &[Op::LockHandedOver]).await;
 }
 
@@ -403,7 +404,7 @@ async fn run_and_guard_dropped_anywhere_leave_nothing() {
     matrix(Kind::Redis, &[Op::Run, Op::TryRun, Op::RunLong, Op::Guard]).await;
 }
 
-/// A thread with no runtime at all.
+/// Polls a future on a thread without a runtime.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -424,8 +425,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Every number of polls until the end, on in-process nodes: between two polls the engine gets one
-/// turn, so every state that it passes through is met.
+/// Drops the future after every number of polls, on in-process nodes. The engine gets one turn between two polls, so
+/// every state that it passes through is covered.
 #[tokio::test(start_paused = true)]
 async fn dropped_after_any_number_of_polls_the_name_is_free() {
     for down in 0..=3 {
@@ -467,7 +468,7 @@ async fn dropped_after_any_number_of_polls_the_name_is_free() {
     }
 }
 
-/// A node that never answers again keeps the background busy for one ttl and no longer.
+/// A node that never answers again keeps the background work busy for one ttl and no longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn background_work_ends_with_the_ttl() {
     let ttl = Duration::from_millis(1500);
@@ -507,7 +508,7 @@ async fn background_work_ends_with_the_ttl() {
     eventually("no task is left", || tasks.num_alive_tasks() == before).await;
 }
 
-/// A caller that stopped waiting asks no more, and stands in no line: the servers hear nothing but our handshakes.
+/// A caller that stopped waiting sends nothing more, and is in no queue. The servers get only our handshakes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_was_dropped_asks_no_more() {
     const WAITERS: i64 = 10;
@@ -547,7 +548,7 @@ async fn a_waiter_that_was_dropped_asks_no_more() {
     assert!(lease.is_valid());
 }
 
-/// All handles gone is an end too: what was granted is still taken back, then the task ends.
+/// When all handles are gone, that is an end too: grants are still taken back, and then the task ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quorum_that_is_dropped_takes_everything_back_and_ends() {
     let fleet = Fleet::start(3, Kind::Valkey);
@@ -592,14 +593,14 @@ fn a_lease_is_dropped_on_any_thread_without_a_runtime() {
     drop(one);
     std::thread::spawn(move || drop(two)).join().unwrap();
     drop(three.release());
-    // Without a runtime of its own a future is awaited as well.
+    // Without its own runtime the future can be awaited as well.
     let released = std::thread::spawn(move || block_on(four.release()));
     released.join().unwrap().unwrap();
     assert_eq!(fleet.leftover_locks_after(SOON, PREFIX), [""; 0]);
     drop(quorum);
 }
 
-/// The runtime that connected is gone: `Closed` at once, lost leases, never a hang or a panic.
+/// The runtime that connected is gone. Calls return `Closed` at once, leases are lost, and nothing hangs or panics.
 #[test]
 fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
     let fleet = Fleet::start(3, Kind::Redis);
@@ -637,7 +638,7 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
                 "nobody renews any more"
             );
         };
-        // Far less than the ttl: nothing ends because a lease has expired.
+        // This is far less than the ttl, so nothing ends because a lease has expired.
         tokio::time::timeout(TTL / 5, all).await.unwrap();
         assert!(!lease.is_valid());
 
@@ -670,7 +671,7 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
     drop(quorum);
 }
 
-/// Connecting where no runtime is: no panic, `Closed`.
+/// Connecting without a runtime returns `Closed` and does not panic.
 #[test]
 fn connecting_without_a_runtime_is_closed() {
     let quorum = builder()
@@ -699,7 +700,7 @@ async fn connect_dropped_anywhere_leaves_no_task() {
     eventually("no task is left", || tasks.num_alive_tasks() == before).await;
 }
 
-/// What can be spawned, shared and stored: a compile-time promise.
+/// Checks at compile time which futures can be spawned, and which values can be shared and stored.
 #[allow(dead_code, clippy::too_many_arguments)]
 fn futures_are_send_and_static_and_values_are_shared(
     quorum: &Quorum,
@@ -772,8 +773,7 @@ fn futures_are_send_and_static_and_values_are_shared(
     spawnable(lease.release());
 }
 
-/// Futures hold on to nothing that they were made of: a function may return one of a quorum of its
-/// own.
+/// Futures do not borrow the values that they were made from. So a function may return a future of its own quorum.
 #[allow(dead_code)]
 fn futures_outlive_what_they_were_made_of(quorum: Quorum, lease: Lease) -> impl Future {
     let mutex = quorum.mutex("a");

@@ -1,4 +1,5 @@
-//! Wall clocks that differ: no token is smaller than an earlier one. Real servers, each with a clock of its own.
+//! Wall clocks that differ: no token is smaller than an earlier one. The servers are real, and each has a clock of its
+//! own.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ const MAX_TTL: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(1);
 /// 1.01 max_ttl + margin.
 const Z: Duration = Duration::from_millis(3_020);
-/// Reconnecting and meeting again, on a busy machine.
+/// Time for reconnecting and the next handshake, on a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
 const HOUR: i64 = 3600;
-/// The words of a node that is not counted because of its clock.
+/// The error text of a node that is not counted because of its clock.
 const BEHIND: &str = "behind this machine's";
 
 const fn ms(ms: u64) -> Duration {
@@ -28,7 +29,7 @@ fn builder(fleet: &Fleet) -> Builder {
         .node_timeout(ms(300))
 }
 
-/// Three servers with clocks of their own, and a client.
+/// Three servers with clocks of their own, and a client of them.
 async fn fleet() -> (Fleet, Quorum) {
     let fleet = Fleet::start_with(3, ServerOptions::new(Kind::Valkey).own_clock());
     let quorum = builder(&fleet).connect().await.unwrap();
@@ -44,7 +45,7 @@ async fn until(what: &str, within: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// How many are refused because their clock is behind this machine's.
+/// The number of nodes that are refused because their clock is behind this machine's.
 fn behind(quorum: &Quorum) -> usize {
     let nodes = quorum.nodes();
     let behind =
@@ -64,7 +65,7 @@ async fn token(quorum: &Quorum) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_that_forgot_and_whose_clocks_went_back_gives_no_smaller_token() {
+async fn an_emptied_majority_with_clocks_set_back_gives_no_smaller_token() {
     let (fleet, quorum) = fleet().await;
     let first = token(&quorum).await;
     for server in &fleet[..2] {
@@ -75,7 +76,7 @@ async fn a_majority_that_forgot_and_whose_clocks_went_back_gives_no_smaller_toke
         server.set_clock(-HOUR);
     }
     until("their clocks are seen", SLACK, || behind(&quorum) == 2).await;
-    // The quarantine may end meanwhile.
+    // The quarantine may end during this time.
     let over = Instant::now() + Z + ms(2_000);
     while Instant::now() < over {
         let error = quorum.mutex("x").try_lock().await.unwrap_err();
@@ -113,7 +114,7 @@ async fn one_master_whose_clock_is_behind_is_not_counted_and_the_others_go_on() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_ahead_of_all_masters_locks_nothing_and_keeps_what_it_holds() {
+async fn a_client_ahead_of_all_masters_locks_nothing_and_keeps_its_leases() {
     let (fleet, quorum) = fleet().await;
     let held = quorum.mutex("held").ttl(ms(900)).lock().await.unwrap();
     fleet.iter().for_each(|server| server.set_clock(-60));
@@ -127,7 +128,7 @@ async fn a_client_that_is_ahead_of_all_masters_locks_nothing_and_keeps_what_it_h
     held.release().await.unwrap();
 }
 
-/// A clock that is less than max_ttl behind is no reason, nor is one that is ahead.
+/// A clock that is less than max_ttl behind, or ahead, is not a reason for refusing a node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_differ_by_less_than_max_ttl_or_are_ahead_are_counted() {
     let (fleet, quorum) = fleet().await;

@@ -1,11 +1,11 @@
-//! At most one holder at a time, and tokens that only grow, between processes on real servers while
-//! these die, stop, forget, go back in time, change sides or fall silent (protocol §2 and §3).
+//! At most one holder at a time, and tokens that only grow. Several processes use real servers while these die, stop,
+//! forget, go back in time, change sides or fall silent (protocol §2 and §3).
 //!
-//! Several processes add to one counter: read, sleep, write. The counter is the last line of a file,
-//! and a write is one appended line: two holders at once show as one number that was written twice,
-//! in whatever state a process died.
+//! The processes add to one counter: they read, sleep and write. The counter is the last line of a file, and a write is
+//! one appended line. If two hold at once, one number is written twice. This holds for every state in which a process
+//! dies.
 //!
-//! Each of them with a mutex, and with a semaphore of one.
+//! Each test runs with a mutex and with a semaphore of one.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use quorate::{Builder, Error, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TTL: Duration = Duration::from_secs(2);
-/// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
+/// The time for which a node that lost its memory does not vote: 1.01 · max_ttl + margin.
 const QUARANTINE: Duration = Duration::from_millis(2_120);
 const NAME: &str = "the counter";
 const USER: &str = "locker";
@@ -34,7 +34,7 @@ fn builder(urls: &[String]) -> Builder {
 
 // ---- the workers ---------------------------------------------------------------------------
 
-/// Whether this process is a worker; then its work is done when this returns.
+/// Returns true if this process is a worker. Its work is done when this returns.
 fn worked<E: Exclusive>() -> bool {
     let Some(job) = Job::of_this_process() else {
         return false;
@@ -58,7 +58,7 @@ fn worked<E: Exclusive>() -> bool {
     true
 }
 
-/// In the module that [`on_both!`] makes of it.
+/// The name of the test in the module that [`on_both!`] makes.
 fn test_of<E: Exclusive>(test: &str) -> String {
     format!("{}::{test}", E::MODULE)
 }
@@ -68,14 +68,14 @@ async fn count<E: Exclusive>(quorum: &Quorum, job: &Job) {
     let mutex = E::of(quorum, NAME).ttl(TTL);
     while !job.is_over() {
         if rand::random_range(0..4) == 0 {
-            // Somebody who loses patience.
+            // This waiter loses patience.
             let _ = tokio::time::timeout(millis(0, 40), mutex.lock()).await;
         }
         let log = log.clone();
         let done = mutex.run(|watch| async move {
             let last = written(&log).last().map_or(0, |entry| entry.number);
             tokio::time::sleep(millis(20, 150)).await;
-            // A loss is announced 100 ms before the end: time enough for one line.
+            // A loss is announced 100 ms before the end, which is enough time for one line.
             if watch.is_valid() {
                 let line = format!("{} {} {}", last + 1, watch.token(), std::process::id());
                 write_line(&log, &line);
@@ -164,7 +164,7 @@ fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
     wait(QUARANTINE);
     workers.progress("they are back");
 
-    // Nobody knows any more who is in the section: only the quarantine keeps others out.
+    // No node remembers who is in the section, so only the quarantine keeps others out.
     for round in 0..3 {
         wait(millis(0, 150));
         each(&fleet[round..round + 3], Server::restart_empty);
@@ -174,6 +174,9 @@ fn no_update_is_lost_while_servers_and_clients_die<E: Exclusive>() {
         workers.replace("count");
         workers.progress("a client died");
     }
+    // The slots of a dead client expire, and so do the calls to it. The next request removes its place.
+    wait(TTL);
+    workers.progress("all calls of the dead are over");
     workers.finish(&fleet);
 }
 
@@ -201,7 +204,7 @@ fn no_update_is_lost_while_servers_are_stopped_or_far<E: Exclusive>() {
     each(&fleet[..2], Server::sigstop);
     workers.progress("two stopped");
     each(&fleet[..2], Server::sigcont);
-    // Once shorter than the ttl, once beyond it: all leases are lost.
+    // One stop is shorter than the ttl. The other is longer, so all leases are lost.
     for stop in [Duration::from_millis(700), TTL + Duration::from_millis(500)] {
         each(&fleet[..3], Server::sigstop);
         wait(stop);
@@ -262,7 +265,7 @@ fn no_update_is_lost_while_memories_change<E: Exclusive>() {
     each(&fleet[..3], Server::restart_with_snapshot);
     workers.progress("a majority is back in the past");
 
-    // Others' data, and then votes with them.
+    // They get the data of others, and then vote with them.
     for (replica, master) in [(0, 4), (1, 4), (2, 3)] {
         fleet[replica].replicaof(&fleet[master]);
     }
@@ -279,8 +282,8 @@ fn no_update_is_lost_while_memories_change<E: Exclusive>() {
     wait(QUARANTINE);
     each(&fleet[..2], Server::kill9);
     workers.progress("they vote again");
-    // With what they have on disk: the lines of when they were replicas, which nobody stands in any more. In quarantine
-    // they serve nobody, so these end only with their keys.
+    // They restart with the data on their disks: the queues from when they were replicas, in which nobody waits any
+    // more. A node in quarantine serves nobody, so these queues end only when their keys expire.
     each(&fleet[..2], Server::start_again);
     workers.end();
     let left = fleet.leftover_locks_after(GONE_WITHIN, "quorate");
@@ -296,14 +299,14 @@ fn is_of_a_line(key: &str) -> bool {
 
 // ---- clients that stop in their section ----------------------------------------------------
 
-/// KEYS fence, value · ARGV token: the value to go on from; nil: the token is too old. A read that a
-/// later write depends on has to pass the fence too.
+/// KEYS fence, value · ARGV token. Returns the value to go on from, or nil if the token is too old. A later write
+/// depends on this read, so the read has to pass the fence too.
 const READ: &str = "
 if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or 0) then return nil end
 redis.call('SET', KEYS[1], ARGV[1])
 return redis.call('LLEN', KEYS[2])";
 
-/// KEYS fence, log, log of a store without a fence · ARGV token, value: whether it was taken.
+/// KEYS fence, log, log of a store without a fence · ARGV token, value. Returns whether the write was accepted.
 const WRITE: &str = "
 redis.call('RPUSH', KEYS[3], ARGV[2])
 if tonumber(ARGV[1]) < tonumber(redis.call('GET', KEYS[1]) or 0) then return 0 end
@@ -311,7 +314,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 redis.call('RPUSH', KEYS[2], ARGV[2])
 return 1";
 
-/// Works without ever asking whether its lease is still good.
+/// Works without ever checking whether its lease is still good.
 async fn count_fenced<E: Exclusive>(quorum: &Quorum, job: &Job) {
     let mut store = redis::Client::open(&*job.store)
         .unwrap()
@@ -334,7 +337,7 @@ async fn count_fenced<E: Exclusive>(quorum: &Quorum, job: &Job) {
             .unwrap();
         if let Some(last) = read {
             fs::write(&state, "in").unwrap();
-            // Not tokio's sleep: nothing else happens in this process meanwhile.
+            // This is not tokio's sleep, so nothing else happens in this process meanwhile.
             std::thread::sleep(millis(20, 120));
             fs::write(&state, "out").unwrap();
             let taken: bool = redis::Script::new(WRITE)
@@ -378,7 +381,7 @@ fn clients_that_sleep_through_their_lease_are_refused_by_the_fence<E: Exclusive>
     };
 
     const STOPS: usize = 4;
-    // Four stops that hit the section, each of which costs a ttl. Most of the others miss it.
+    // Four stops must hit the section, and each of them costs a ttl. Most of the other stops miss it.
     let deadline = Instant::now() + 3 * PATIENCE;
     let mut stops = 0;
     while stops < STOPS {

@@ -1,12 +1,12 @@
-//! One node's counter for a name is damaged: it says a token that is far too great. The name goes on
-//! on the other two, and no token of theirs comes near it.
+//! One node's counter for a name is damaged and far too great. The name can still be used on the other two nodes, and
+//! their tokens stay far below that counter.
 
 use std::time::Duration;
 
 use crate::support::{Fleet, Kind};
 use quorate::Quorum;
 
-/// Six locks one after the other, while one node's counter is this.
+/// Takes six locks one after the other while one node's counter has this value.
 async fn locks_beside(damaged: &str) {
     for kind in [Kind::Redis, Kind::Valkey] {
         let fleet = Fleet::start(3, kind);
@@ -28,7 +28,7 @@ async fn locks_beside(damaged: &str) {
             let lease = mutex.lock().await.unwrap();
             let token = lease.token().as_u64();
             assert!(token > last, "{round}: {token} after {last}");
-            // A few minutes are allowed for: max_ttl and a minute, again and again.
+            // A few minutes are allowed: max_ttl and a minute, several times.
             assert!(token - last < 300_000_000, "{round}: {token} after {last}");
             last = token;
             lease.release().await.unwrap();

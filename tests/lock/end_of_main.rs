@@ -1,5 +1,5 @@
-//! `main` returns, or a runtime is dropped: the leases that are dropped with it are released, without
-//! anybody waiting for it. Leases last 10 s here, and all is looked at within a second.
+//! `main` returns, or a runtime is dropped. The leases that are dropped with it are released although nobody waits for
+//! that. Leases last 10 s here, and every check is done within a second.
 
 use std::cell::RefCell;
 use std::future::{Future, pending};
@@ -18,7 +18,7 @@ use tokio::runtime::{self, Runtime};
 
 const PREFIX: &str = "quorate";
 const ROUNDS: u32 = 20;
-/// A server on a busy machine reads what was written to it. Far below the ttl.
+/// The time in which a server on a busy machine reads what was written to it. It is far below the ttl.
 const SOON: Duration = Duration::from_secs(1);
 
 fn builder() -> Builder {
@@ -59,7 +59,7 @@ const RUNTIMES: [(&str, MakeRuntime); 2] = [
     ("multi-thread", multi_thread),
 ];
 
-/// As `#[tokio::main]` does it: the future ends, then the runtime is dropped.
+/// As `#[tokio::main]` does: the future ends, and then the runtime is dropped.
 fn as_main<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
     let done = runtime.block_on(main);
     drop(runtime);
@@ -70,7 +70,8 @@ async fn lock(quorum: &Quorum, name: impl Into<String>) -> Lease {
     quorum.mutex(name).lock().await.unwrap()
 }
 
-/// Every name is free: no majority has it. One node may: it answered late what nobody waited for.
+/// Checks that every name is free, because no majority has it. A single node may have it: it answered late, when nobody
+/// waited for it.
 #[track_caller]
 fn all_is_free(fleet: &Fleet, what: &str) {
     let left = fleet.leftover_locks_after(SOON, PREFIX);
@@ -97,7 +98,7 @@ fn a_lease_that_main_drops_is_released() {
     }
 }
 
-/// The quorum is dropped before its leases, of which there are many.
+/// The quorum is dropped before its many leases.
 #[test]
 fn a_hundred_leases_without_a_quorum_are_released() {
     let fleet = fleet(Kind::Redis);
@@ -114,7 +115,7 @@ fn a_hundred_leases_without_a_quorum_are_released() {
     }
 }
 
-/// Each writes a RELEASE of its own: many more than a server reads in one go.
+/// Each lease writes a RELEASE of its own. Together they are far more than a server reads in one go.
 #[test]
 fn hundreds_of_leases_in_tasks_are_released() {
     let fleet = fleet(Kind::Redis);
@@ -128,14 +129,14 @@ fn hundreds_of_leases_in_tasks_are_released() {
                     pending::<()>().await;
                 });
             }
-            // The votes that nobody waited for are read.
+            // Time to read the votes that nobody waited for.
             tokio::time::sleep(Duration::from_millis(50)).await;
         });
         all_is_free(&fleet, what);
     }
 }
 
-/// Tasks that a runtime drops, and with them what they hold: the engine's task goes before them.
+/// A runtime drops tasks with the leases that they hold. The engine's task is dropped before them.
 #[test]
 fn leases_in_spawned_tasks_are_released() {
     let fleet = fleet(Kind::Redis);
@@ -161,10 +162,10 @@ fn leases_in_spawned_tasks_are_released() {
     }
 }
 
-/// Wishes of which nobody knows whether they were granted. Not on real servers: one that answers when the
-/// connection is closed already drops the client, perhaps before it has read the RELEASE.
+/// Acquisitions of which nobody knows whether they were granted. This test does not use real servers. A server that
+/// answers when the connection is already closed drops the client, perhaps before it has read the RELEASE.
 #[test]
-fn wishes_under_way_are_taken_back() {
+fn acquisitions_under_way_are_rolled_back() {
     for (what, runtime) in RUNTIMES {
         let nodes: [MemoryNode; 3] = Default::default();
         as_main(runtime(), async {
@@ -175,7 +176,7 @@ fn wishes_under_way_are_taken_back() {
                 node.delay(Duration::from_millis(300));
             }
             for i in 0..20 {
-                // Of two that want one name, one waits.
+                // Two tasks want each name, so one of them waits.
                 tokio::spawn(quorum.mutex(format!("{}", i / 2)).lock());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -188,7 +189,7 @@ fn wishes_under_way_are_taken_back() {
             let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
             for i in 0..10 {
                 let inspected = quorum.inspect(format!("{i}")).await.unwrap();
-                // They were asked for, and are free.
+                // The names were asked for, and are free.
                 assert!(inspected.newest_token().is_some(), "{what}: {inspected}");
                 let mut seen = inspected.nodes.iter();
                 assert!(
@@ -223,7 +224,7 @@ fn over_a_unix_socket() {
     let urls: Vec<String> = fleet.iter().map(Server::unix_url).collect();
     for (what, runtime) in RUNTIMES {
         as_main(runtime(), async {
-            // Another spelling of the same masters.
+            // This list names the same masters in another way.
             let word = builder().nodes(fleet.urls()).connect().await.unwrap();
             let quorum = builder().nodes(&urls).fleet(word.fleet()).connect();
             let quorum = quorum.await.unwrap();
@@ -233,7 +234,8 @@ fn over_a_unix_socket() {
     }
 }
 
-/// Why a node may miss a release: what a closed connection has written is read, unless the server fails to answer before.
+/// The reason why a node may miss a release. A server reads what a closed connection has written, unless it fails to
+/// answer on it before.
 #[test]
 fn a_server_at_work_on_a_connection_that_is_reset_does_not_read_the_rest() {
     // About 100 ms of work.
@@ -269,13 +271,13 @@ fn a_server_at_work_on_a_connection_that_is_reset_does_not_read_the_rest() {
         let server = Server::start(kind);
         assert!(reads_the_last(&server, false, true), "{kind:?}");
         assert!(reads_the_last(&server, true, false), "{kind:?}");
-        // On a busy machine the server may read all of it in one go.
+        // On a busy machine the server may read everything in one go.
         let misses = (0..20).any(|_| !reads_the_last(&server, true, true));
         assert!(misses, "{kind:?}");
     }
 }
 
-/// A node that is stopped gets what its socket takes, and obeys when it goes on.
+/// A stopped node gets what its socket takes, and executes it when it goes on.
 #[test]
 fn nobody_waits_for_a_node_that_hangs() {
     let fleet = fleet(Kind::Redis);
@@ -299,11 +301,11 @@ fn nobody_waits_for_a_node_that_hangs() {
     }
 }
 
-/// A caller that waits elsewhere is told at once, though a lease is still there that keeps the connections.
+/// A caller that waits on another runtime is told at once, although a lease still keeps the connections.
 #[test]
 fn callers_on_another_runtime_find_it_closed() {
     let fleet = fleet(Kind::Redis);
-    // The other kind of runtime does nothing while nobody blocks on it.
+    // A current-thread runtime does nothing while nobody blocks on it.
     for what in ["one", "two"] {
         let (theirs, ours) = (multi_thread(), current_thread());
         let quorum = theirs.block_on(Quorum::connect(fleet.urls())).unwrap();
@@ -329,7 +331,7 @@ fn callers_on_another_runtime_find_it_closed() {
     }
 }
 
-/// Somebody who asks in the very moment of the end is told, too.
+/// A caller that asks at the very moment of the end is told, too.
 #[test]
 fn callers_on_other_threads_are_closed_though_a_lease_stays() {
     for round in 0..300 {
@@ -372,7 +374,7 @@ fn callers_on_other_threads_are_closed_though_a_lease_stays() {
     }
 }
 
-/// A panic of what is called at the end, such as a waker or a log, leaves nobody waiting.
+/// A panic in code that is called at the end, such as a waker or a log, leaves nobody waiting.
 #[test]
 fn after_a_panic_at_the_end_callers_are_closed() {
     struct Panics;
@@ -421,7 +423,7 @@ fn a_lease_is_dropped_long_after_its_runtime() {
     assert!(inspected.holder().is_none(), "{inspected}");
 }
 
-/// Destructors of thread-locals run when others are gone already: the process would be aborted.
+/// Destructors of thread-locals run when other thread-locals are gone already. A panic there would abort the process.
 #[test]
 fn a_lease_in_a_thread_local_outlives_its_runtime() {
     thread_local! {
@@ -441,9 +443,9 @@ fn a_lease_in_a_thread_local_outlives_its_runtime() {
     kept.join().unwrap();
 }
 
-/// What a client has counted of a quarantine is told at the end, also where nobody calls `shutdown`.
+/// The time for which a client has witnessed a quarantine is written at the end, even where nobody calls `shutdown`.
 #[test]
-fn a_quarantine_is_shorter_for_what_main_has_watched() {
+fn the_time_that_main_watched_a_quarantine_is_written_at_the_end() {
     let fleet = Fleet::start(3, Kind::Redis);
     for (_, runtime) in RUNTIMES {
         let watched = || {
@@ -455,11 +457,11 @@ fn a_quarantine_is_shorter_for_what_main_has_watched() {
         let before = watched();
         as_main(runtime(), async {
             let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
-            // Less than the second after which it would be told anyway.
+            // This is less than the second after which it would be written anyway.
             tokio::time::sleep(Duration::from_millis(700)).await;
             drop(quorum);
         });
-        // It was met a little after it was connected.
+        // The first handshake is a little later than the connection.
         let enough = || watched() >= before + 400;
         let deadline = Instant::now() + SOON;
         while !enough() && Instant::now() < deadline {
@@ -490,9 +492,9 @@ fn in_memory_nodes_outlive_the_runtime_and_are_free() {
     }
 }
 
-/// It is a RELEASE: a lease that was abandoned, or forgotten, stays for its ttl.
+/// Only a RELEASE frees the lock: an abandoned or forgotten lease stays for its ttl.
 #[test]
-fn what_is_abandoned_is_not_released() {
+fn an_abandoned_lease_is_not_released() {
     let fleet = fleet(Kind::Redis);
     for (what, runtime) in RUNTIMES {
         as_main(runtime(), async {
@@ -527,7 +529,7 @@ fn abandoned_on_drop(lease: Lease) -> impl Drop {
 #[cfg(feature = "tls-rustls")]
 #[test]
 fn over_tls() {
-    // In a process of its own: the certificates' variable must not be set under other threads.
+    // This runs in a process of its own, because the variable for certificates must not be set while other threads run.
     if let Ok(urls) = std::env::var("END_OF_MAIN_URLS") {
         for (_, runtime) in RUNTIMES {
             as_main(runtime(), async {
@@ -563,7 +565,7 @@ fn over_tls() {
     all_is_free(&fleet, "tls");
 }
 
-/// Only for [`over_tls`].
+/// Used by [`over_tls`] only.
 #[cfg(feature = "tls-rustls")]
 #[test]
 fn bootstrap_for_tls() {

@@ -1,6 +1,6 @@
-//! What befalls servers and connections costs those who lock as little as it can: a minority nothing,
-//! a majority one node timeout; and what was granted meanwhile is taken back (protocol §2 and §3). Of a mutex, and of a
-//! semaphore of one.
+//! Faults of servers and connections cost callers as little as possible: nothing if they hit a minority, and one node
+//! timeout if they hit a majority. Grants that were made meanwhile are taken back (protocol §2 and §3). The tests run
+//! on a mutex, and on a semaphore of one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,9 +13,9 @@ use tokio::time::sleep;
 
 const MAX_TTL: Duration = Duration::from_secs(2);
 const NODE_TIMEOUT: Duration = Duration::from_millis(300);
-/// For what happens at once, on a busy machine too.
+/// The limit for things that happen at once, on a busy machine too.
 const AT_ONCE: Duration = Duration::from_millis(400);
-/// For what takes a reconnect, or a quarantine.
+/// The limit for things that need a reconnect, or a quarantine.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PREFIX: &str = "quorate";
 
@@ -65,7 +65,7 @@ on_both! {
         a_wait_ends_on_time_before_stopped_and_before_slow_nodes,
         at_maxmemory_nothing_is_granted_and_everything_freed,
         a_slow_minority_slows_nobody,
-        a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once,
+        a_stopped_majority_fails_within_the_node_timeout_and_then_at_once,
         a_late_grant_is_taken_back,
         an_acquire_on_an_older_connection_is_killed_with_it,
         a_server_that_permits_no_client_kill_is_noted,
@@ -77,7 +77,7 @@ on_both! {
 
 // ---- stopped and slow nodes ----------------------------------------------------------------
 
-/// Acquire and release, as often: how long an acquire took, in the middle and at worst.
+/// Acquires and releases this many times. Returns the median and the longest time of an acquisition.
 async fn measure(mutex: &impl Exclusive, times: usize) -> (Duration, Duration) {
     let mut took = Vec::new();
     for _ in 0..times {
@@ -99,9 +99,10 @@ async fn a_stopped_minority_slows_nobody<E: Exclusive>() {
         let (healthy, _) = measure(&mutex, 200).await;
         for stopped in 0..2 {
             fleet[stopped].sigstop();
-            // Also while nobody knows yet that it will not answer.
+            // This covers the time in which it is not known yet that the node will not answer.
             let (median, worst) = measure(&mutex, 200).await;
-            // On a busy machine two medians of the same work differ by this much. A wait for the stopped one is 300 ms.
+            // On a busy machine two medians of the same work differ by this much. A wait for the stopped node takes 300
+            // ms.
             assert!(
                 median < healthy * 3 + ms(1),
                 "{kind:?}: {median:?} instead of {healthy:?}"
@@ -131,21 +132,21 @@ async fn a_slow_minority_slows_nobody<E: Exclusive>() {
     proxies[0].delay(ms(50));
     proxies[1].delay(ms(100));
     let (median, _) = measure(&mutex, 100).await;
-    // The faster of the two slow ones answers after 100 ms.
+    // The faster of the two slow nodes answers after 100 ms.
     assert!(
         median < ms(100 / 4),
         "it waits for the slow ones: {median:?}"
     );
-    // The third fastest decides.
+    // The third fastest node decides.
     proxies[2].delay(ms(20));
     let (median, _) = measure(&mutex, 10).await;
-    // A round trip to it takes 40 ms, and one to the fourth 100 ms.
+    // A round trip to the third node takes 40 ms, and one to the fourth 100 ms.
     assert!(median >= ms(40) && median < ms(90), "{median:?}");
     proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
     assert_eq!(left_behind(&fleet), [""; 0]);
 }
 
-async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once<E: Exclusive>() {
+async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
         let quorum = connect(&fleet).await;
@@ -167,7 +168,7 @@ async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once
         );
         drop(leases);
 
-        // Beyond the time after which connections are dialled anew.
+        // This is longer than the time after which connections are dialled again.
         let memory = resident();
         let (start, mut attempts, mut slow) = (Instant::now(), 0, 0);
         while start.elapsed() < ms(2_800) {
@@ -178,7 +179,7 @@ async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once
                 .unwrap_err();
             assert!(matches!(error, Error::NoQuorum(_)), "{error}");
             attempts += 1;
-            // A sixth of the node timeout: it did not wait for one.
+            // The attempt did not wait for a node timeout. This bound is a sixth of one.
             slow += usize::from(attempt.elapsed() > NODE_TIMEOUT / 6);
         }
         assert!(attempts > 2_000, "{kind:?}: at once? {attempts} in 2.8 s");
@@ -199,14 +200,14 @@ async fn a_stopped_majority_is_an_error_within_the_node_timeout_and_then_at_once
     }
 }
 
-/// A wait with an end is over then, though nobody knows yet that the nodes will not answer.
+/// A wait with an end ends on time, even if it is not known yet that the nodes will not answer.
 async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes<E: Exclusive>() {
     const WAIT: Duration = ms(50);
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
         let urls = proxies.iter().map(Proxy::url);
-        // Far beyond what a busy machine may add to the wait.
+        // This timeout is far longer than what a busy machine may add to the wait.
         let quorum = builder().node_timeout(Duration::from_secs(5)).nodes(urls);
         let quorum = quorum.connect().await.unwrap();
         quorum.bootstrap_forced().await.unwrap();
@@ -230,14 +231,14 @@ async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes<E: Exclusive>(
         assert_eq!(silent(&error), 2, "{kind:?}: {error:?}");
         fleet[..2].iter().for_each(Server::sigcont);
 
-        // Every node answers, and too late.
+        // Every node answers, but too late.
         proxies.iter().for_each(|proxy| proxy.delay(ms(150)));
         let error = waits("b").await;
         assert!(matches!(error, Error::NoQuorum(_)), "{kind:?}: {error}");
         assert_eq!(silent(&error), 3, "{kind:?}: {error:?}");
         proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
 
-        // Refused, and then nobody answers the next attempt.
+        // The first attempt is refused, and then nobody answers the next attempt.
         let other = E::of(&quorum, "held").wait_timeout(ms(500)).lock();
         let (refused, ()) = tokio::join!(other, async {
             sleep(ms(250)).await;
@@ -253,18 +254,18 @@ async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes<E: Exclusive>(
     }
 }
 
-/// What this process takes in memory.
+/// The memory that this process uses.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// A server that is stopped with an unread ACQUIRE grants it when it goes on. Twenty clients each
-/// have one there; some gave up before they dialled anew, some after, some were refused.
+/// A server that is stopped with an unread ACQUIRE grants it when it goes on. Each of twenty clients has one there.
+/// Some gave up before they dialled again, some after that, and some were refused.
 async fn a_late_grant_is_taken_back<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
-        // Nothing here goes because it expired.
+        // With this ttl nothing vanishes here because it expired.
         let ttl = Duration::from_secs(60);
         let builder = || builder().max_ttl(ttl).nodes(fleet.urls());
         let other = builder().connect().await.unwrap();
@@ -296,13 +297,13 @@ async fn a_late_grant_is_taken_back<E: Exclusive>() {
             ));
         }
         drop(early);
-        // It owes every one of them an answer for longer than 2 s: they dial anew.
+        // The server owes each of them an answer for longer than 2 s, so they dial again.
         sleep(ms(2_600)).await;
         drop(late);
         drop(taken);
         sleep(ms(100)).await;
         fleet[0].sigcont();
-        // For the back-off of a dial, and what twenty clients take back then.
+        // Time for the back-off of a dial, and for the releases of twenty clients after it.
         let left = fleet.leftover_locks_after(Duration::from_secs(4), PREFIX);
         assert!(left.is_empty(), "{kind:?}: {left:#?}");
         for client in &clients {
@@ -313,8 +314,8 @@ async fn a_late_grant_is_taken_back<E: Exclusive>() {
     }
 }
 
-/// An ACQUIRE that is still on its way when its client has dialled anew would arrive after its own
-/// RELEASE: the old connection is ended on the server first.
+/// An ACQUIRE may still be under way when its client has dialled again. It would arrive after its own RELEASE, so the
+/// server ends the old connection first.
 async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
@@ -329,7 +330,7 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
             all_vote(&client).await;
             clients.push(client);
         }
-        // What is sent now arrives in 5 s, what is sent later at once.
+        // Messages that are sent now arrive in 5 s. Later ones arrive at once.
         let delay = Duration::from_secs(5);
         proxy.delay(delay);
         let mut leases = Vec::new();
@@ -346,7 +347,7 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
         for client in &clients {
             all_vote(client).await;
         }
-        // A second before what was sent arrives, which leaves time for the look below.
+        // This is a second before the messages arrive, which leaves time for the check below.
         assert!(
             sent.elapsed() < delay - ms(1_000),
             "dialled anew in time: {:?}",
@@ -363,7 +364,7 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
     }
 }
 
-/// Without the permission to end connections all works, and `nodes()` says what may be left behind.
+/// Without the permission to end connections everything works, and `nodes()` says what may be left behind.
 async fn a_server_that_permits_no_client_kill_is_noted<E: Exclusive>() {
     let user = "locker on >secret ~quorate:* &quorate:* +@all -client|kill";
     let fleet = Fleet::start_with(3, ServerOptions::new(Kind::Redis).acl(user));
@@ -381,7 +382,7 @@ async fn a_server_that_permits_no_client_kill_is_noted<E: Exclusive>() {
             );
         }
     };
-    // From the start, and when it is needed.
+    // The note is there from the start, and also when the permission is needed.
     noted();
     fleet[0].sigstop();
     let lease = E::of(&quorum, "a").lock().await.unwrap();
@@ -413,7 +414,7 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
         };
         assert!(left <= quarantine && left > ms(1_000), "{left:?}");
 
-        // Two vote, and it would make the third.
+        // Two nodes vote, and this one would make the third vote.
         wait_until("the dead are known", || quorum.health().voting == 2).await;
         let error = E::of(&quorum, "a").try_lock().await.unwrap_err();
         assert!(matches!(error, Error::Quarantined(_)), "{kind:?}: {error}");
@@ -424,8 +425,8 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
             .unwrap_or_else(|e| panic!("{kind:?}: {e}"));
         let waited = start.elapsed();
         assert!(waited >= quarantine, "{kind:?}: it voted after {waited:?}");
-        // It has to start and to be met before its quarantine is counted, and a waiter looks every 500 ms. The rest is for a
-        // busy machine.
+        // The server must start and be met before its quarantine is counted, and a waiter checks every 500 ms. The rest
+        // is for a busy machine.
         assert!(
             waited < quarantine + ms(1_500),
             "{kind:?}: it did not vote for {waited:?}"
@@ -436,7 +437,7 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
 
 // ---- in use --------------------------------------------------------------------------------
 
-/// Four tasks lock and release, and one lease is held, while something happens.
+/// Four tasks lock and release, and one lease is held, while `happen` runs.
 async fn in_use<E: Exclusive>(
     quorum: &Quorum,
     is_refused: impl Fn(&Error) -> bool,
@@ -450,7 +451,7 @@ async fn in_use<E: Exclusive>(
             tokio::spawn(async move {
                 let (mut done, mut errors) = (0, Vec::new());
                 while !over.load(SeqCst) {
-                    // Two of the names are contended.
+                    // Two tasks share each name, so it is contended.
                     let mutex = E::of(&quorum, format!("{}", i / 2));
                     match mutex.run(async |_| tokio::task::yield_now().await).await {
                         Ok(()) => done += 1,
@@ -543,7 +544,7 @@ async fn killed_connections_to_all_are_made_again<E: Exclusive>() {
     }
 }
 
-/// Full servers grant nothing and say so; what is held can be kept and freed.
+/// Full servers grant nothing and say so. Leases that are held can be kept and released.
 async fn at_maxmemory_nothing_is_granted_and_everything_freed<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
@@ -556,7 +557,8 @@ async fn at_maxmemory_nothing_is_granted_and_everything_freed<E: Exclusive>() {
         maxmemory(&fleet[0], "1");
         let beside = E::of(&quorum, "a").try_lock().await.unwrap();
         let beside = beside.expect("a minority is full");
-        // Confirmed, so that no batch begins with it: behind a write that frees memory a full server takes others too.
+        // The release is confirmed, so that no batch begins with it. A full server accepts other writes behind one that
+        // frees memory.
         beside.release().await.unwrap();
         fleet.iter().for_each(|server| maxmemory(server, "1"));
         for lock in [

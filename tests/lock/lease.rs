@@ -1,5 +1,5 @@
-//! Holding over time: renewal, extension, loss in time, release (protocol §3, client steps 4, 7 and
-//! 8; api: `Lease`). Of a mutex, and of a semaphore of one.
+//! Holding over time: renewal, extension, loss in time, and release (protocol §3, client steps 4, 7 and 8; api:
+//! `Lease`). The tests run on a mutex, and on a semaphore of one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 const MAX_TTL: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(100);
-/// For what happens at once, on a busy machine too.
+/// The limit for things that happen at once, on a busy machine too.
 const AT_ONCE: Duration = Duration::from_millis(400);
 const NODE_TIMEOUT: Duration = Duration::from_millis(400);
 const PREFIX: &str = "quorate";
@@ -42,10 +42,10 @@ async fn two_clients(n: usize, kind: Kind) -> (Fleet, Quorum, Quorum) {
     (fleet, ours, other)
 }
 
-/// How long the lease took to be lost, and why; it was lost for good.
+/// Waits until the lease is lost for good. Returns the time until then, and the reason.
 async fn lost(lease: &Lease) -> (Duration, LossReason) {
     let start = Instant::now();
-    // Far beyond the end of every lease here: only a hang takes this long.
+    // This is far beyond the end of every lease here. Only a hang takes this long.
     let reason = timeout(5 * MAX_TTL, lease.lost())
         .await
         .expect("it is lost");
@@ -53,8 +53,8 @@ async fn lost(lease: &Lease) -> (Duration, LossReason) {
     (start.elapsed(), reason)
 }
 
-/// The whole time, and a reason it took no longer. `least` is a little less than the whole, because the measurement begins
-/// when the request has already been answered.
+/// Checks that it took the whole time and not much longer. `least` is a little less than the whole time, because the
+/// measurement begins when the request has already been answered.
 fn assert_took(took: Duration, least: Duration, most: Duration) {
     assert!(
         took >= least && took <= most,
@@ -62,8 +62,8 @@ fn assert_took(took: Duration, least: Duration, most: Duration) {
     );
 }
 
-/// For promises that are about a few tens of ms: what fails while this process or a server got no
-/// processor for longer than that says nothing, and is tried again.
+/// For promises about a few tens of ms. A failure shows nothing if this process or a server got no processor for longer
+/// than that. So it is tried again.
 async fn calmly(test: impl AsyncFn(&mut Calm) -> Result<(), String>) {
     let mut failures = Vec::new();
     for _ in 0..4 {
@@ -123,7 +123,7 @@ on_both! {
         renewal_off_ends_with_the_first_ttl_unless_extended,
         max_hold_bounds_a_healthy_lease,
         max_renewals_counts_renewals,
-        a_heartbeat_has_to_go_on,
+        a_lease_is_lost_when_its_heartbeats_stop,
         an_extension_that_fails_changes_nothing,
         a_lease_shorter_than_the_node_timeout_survives_a_lost_answer,
         an_extension_that_completes_late_revives_nothing,
@@ -131,8 +131,8 @@ on_both! {
         an_abandoned_lease_is_left_to_its_ttl,
         a_guard_drops_the_work_when_the_lease_is_lost,
         watches_see_the_lease_and_do_not_keep_it,
-        a_wait_that_runs_out_says_who_holds_for_how_long,
-        contention_beside_a_dead_minority_is_no_outage,
+        a_wait_that_runs_out_names_the_holder_and_the_remaining_time,
+        contention_with_a_dead_minority_is_reported_as_held,
         lock_waits_out_a_quarantine,
         shutdown_names_what_is_held_and_closes_waiters,
         a_loss_is_announced_before_the_validity_ends_and_is_final;
@@ -178,7 +178,7 @@ async fn renewal_keeps_a_short_lease_for_seconds<E: Exclusive>() {
 async fn renewal_off_ends_with_the_first_ttl_unless_extended<E: Exclusive>() {
     let (_fleet, ours, other) = two_clients(3, Kind::Valkey).await;
     let mutex = E::of(&ours, "a").ttl(ms(600)).renewal(Renewal::off());
-    // drift 8 ms, announced 30 ms before.
+    // The drift is 8 ms, and the loss is announced 30 ms before the end.
     let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
     assert_eq!(reason, LossReason::Expired);
     assert_took(took, ms(500), ms(600 - 8 - 30) + AT_ONCE);
@@ -212,10 +212,10 @@ async fn max_hold_bounds_a_healthy_lease<E: Exclusive>() {
             "never beyond max_hold"
         );
         sleep(ms(10)).await;
-        // Twice `max_hold` is a hang.
+        // Only a hang takes twice `max_hold`.
         assert!(start.elapsed() < ms(2 * 1_500));
     }
-    // `max_hold`, less its notice, its drift and what passed before the measurement.
+    // `max_hold`, without its notice, its drift and the time before the measurement.
     assert_took(start.elapsed(), ms(1_300), ms(1_500) + AT_ONCE);
     assert_eq!(lease.lost().await, LossReason::MaxHold);
 }
@@ -225,13 +225,13 @@ async fn max_renewals_counts_renewals<E: Exclusive>() {
     let mutex = E::of(&ours, "a")
         .ttl(ms(900))
         .renewal(Renewal::auto().max_renewals(2));
-    // Renewed at about 300 and 600 ms: good until about 1,500.
+    // It is renewed at about 300 and 600 ms, so it is good until about 1,500 ms.
     let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
     assert_eq!(reason, LossReason::Expired);
     assert_took(took, ms(1_200), ms(1_500) + AT_ONCE);
 }
 
-async fn a_heartbeat_has_to_go_on<E: Exclusive>() {
+async fn a_lease_is_lost_when_its_heartbeats_stop<E: Exclusive>() {
     let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
     let mutex = E::of(&ours, "a")
         .ttl(MAX_TTL)
@@ -249,7 +249,7 @@ async fn a_heartbeat_has_to_go_on<E: Exclusive>() {
     assert!(!lease.is_valid(), "a late beat revives nothing");
 }
 
-/// The work that `run` runs has a watch only.
+/// The work that `run` runs has only a watch.
 async fn the_watch_keeps_a_heartbeat_going<E: Exclusive>() {
     let quorum = Quorum::in_memory(3);
     let mutex = E::of(&quorum, "a").renewal(Renewal::auto().heartbeat(ms(500)));
@@ -271,7 +271,7 @@ async fn the_watch_keeps_a_heartbeat_going<E: Exclusive>() {
         panic!("not beaten, and not lost")
     };
     assert_eq!(lost.reason, LossReason::NoHeartbeat);
-    // The heartbeat of 500 ms. The clock is paused, so a tenth is enough for the roundings.
+    // The heartbeat is 500 ms. The clock is paused, so a tenth is enough for rounding.
     assert_took(start.elapsed(), ms(450), ms(550));
     assert!(mutex.try_lock().await.unwrap().is_some(), "released");
 }
@@ -302,7 +302,7 @@ async fn an_extension_that_fails_changes_nothing<E: Exclusive>() {
     );
     fleet[0].sigcont();
     fleet[1].sigcont();
-    // A node timeout has passed already, so this is still within the old validity.
+    // A node timeout has already passed, so this is still within the old validity.
     let deadline = Instant::now() + MAX_TTL / 2;
     while lease.extend().await.is_err() {
         assert!(Instant::now() < deadline, "the nodes answer again");
@@ -311,8 +311,8 @@ async fn an_extension_that_fails_changes_nothing<E: Exclusive>() {
     assert!(lease.validity() > before);
 }
 
-/// A third of 600 ms is over when the renewal leaves, and a node that says nothing is given up 500 ms
-/// later: there is a second try all the same.
+/// A third of 600 ms has passed when the renewal is sent, and a silent node is given up 500 ms later. There is a second
+/// attempt all the same.
 async fn a_lease_shorter_than_the_node_timeout_survives_a_lost_answer<E: Exclusive>() {
     calmly(async |calm| {
         let fleet = Fleet::start(3, Kind::Redis);
@@ -330,7 +330,7 @@ async fn a_lease_shorter_than_the_node_timeout_survives_a_lost_answer<E: Exclusi
         proxies[1].hold_replies(true);
         proxies[2].blackhole(true);
         sleep(ms(230)).await;
-        // The renewal has left, and its answer from the second node is lost for good.
+        // The renewal has been sent, and its answer from the second node is lost for good.
         proxies[1].cut();
         sleep(ms(10)).await;
         proxies[1].heal();
@@ -345,8 +345,8 @@ async fn a_lease_shorter_than_the_node_timeout_survives_a_lost_answer<E: Exclusi
     .await;
 }
 
-/// Acknowledged by a majority, but after the old validity had ended: a token from the past would be
-/// accepted (protocol §10).
+/// A majority acknowledges the extension, but after the old validity had ended. A token from the past would be accepted
+/// (protocol §10).
 async fn an_extension_that_completes_late_revives_nothing<E: Exclusive>() {
     let fleet = Fleet::start(3, Kind::Redis);
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
@@ -362,7 +362,7 @@ async fn an_extension_that_completes_late_revives_nothing<E: Exclusive>() {
         .lock()
         .await
         .unwrap();
-    // Lost at 938 ms.
+    // The lease is lost at 938 ms.
     sleep(ms(750)).await;
     proxies[..2]
         .iter()
@@ -386,7 +386,7 @@ async fn an_extension_that_completes_late_revives_nothing<E: Exclusive>() {
 
 // ---- loss ----------------------------------------------------------------------------------
 
-/// Announced max(20 ms, ttl/20) before the end, and the holder has that notice left.
+/// The loss is announced max(20 ms, ttl/20) before the end, and the holder has that notice left.
 async fn a_loss_is_announced_before_the_validity_ends_and_is_final<E: Exclusive>() {
     for kind in Kind::ALL {
         calmly(async |calm| a_majority_stops::<E>(kind, calm).await).await;
@@ -429,8 +429,8 @@ async fn a_majority_stops<E: Exclusive>(kind: Kind, calm: &mut Calm) -> Result<(
         assert!(lease.extend().await.is_err());
         sleep(ms(10)).await;
     }
-    // A renewal that waited in the socket of a stopped master holds for a whole ttl from now on. A waiter may need one more
-    // term to find out.
+    // A renewal that waited in the socket of a stopped master keeps the lock for a whole ttl from now on. A waiter may
+    // need one more term to find out.
     let next = E::of(&other, "a")
         .wait_timeout(MAX_TTL * 2)
         .lock()
@@ -442,7 +442,7 @@ async fn a_majority_stops<E: Exclusive>(kind: Kind, calm: &mut Calm) -> Result<(
     Ok(())
 }
 
-// Of the mutex alone: nobody can be evicted from a semaphore.
+// For the mutex alone: an operator evicts the slots of a semaphore one by one, by their numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evicted_holder_is_told_at_its_next_renewal() {
     let (_fleet, ours, other) = two_clients(5, Kind::Redis).await;
@@ -458,7 +458,7 @@ async fn an_evicted_holder_is_told_at_its_next_renewal() {
     assert!(next.token() > lease.token());
     let (took, reason) = lost(&lease).await;
     assert_eq!(reason, LossReason::Evicted);
-    // It is renewed after a third of the ttl.
+    // The lease is renewed after a third of the ttl.
     assert_took(took, Duration::ZERO, ms(1_800 / 3) + AT_ONCE);
     drop(lease);
     sleep(ms(50)).await;
@@ -475,7 +475,7 @@ async fn an_evicted_holder_is_told_at_its_next_renewal() {
         .await
         .unwrap();
     other.evict("b").await.unwrap();
-    // Half of its ttl, so that it does not expire.
+    // The wait is half of the ttl, so the lease does not expire.
     assert!(
         timeout(ms(1_000 / 2), off.lost()).await.is_err(),
         "nobody has told it"
@@ -485,8 +485,8 @@ async fn an_evicted_holder_is_told_at_its_next_renewal() {
     assert_eq!(off.lost().await, LossReason::Evicted);
 }
 
-/// A lost lease is left to its expiry on the nodes until it is dropped: within a lock-delay nobody
-/// gets it, and a drop ends that.
+/// A lost lease stays on the nodes until it expires or is dropped. Within a lock-delay nobody gets the lock, and a drop
+/// ends that.
 async fn a_lock_delay_keeps_others_out_until_the_lost_lease_is_dropped<E: Exclusive>() {
     let (fleet, ours, other) = two_clients(3, Kind::Valkey).await;
     let delay = ms(1_500);
@@ -562,7 +562,7 @@ async fn a_guard_drops_the_work_when_the_lease_is_lost<E: Exclusive>() {
         sleep(Duration::from_secs(60)).await;
         drop(work);
     });
-    // It is renewed after a third of the ttl.
+    // The lease is renewed after a third of the ttl.
     let lost = timeout(ms(900 / 3) + AT_ONCE, guarded)
         .await
         .unwrap()
@@ -614,7 +614,7 @@ async fn the_guard_of_a_watch_ends_with_the_lease_and_does_not_keep_it<E: Exclus
     assert!(mutex.try_lock().await.unwrap().is_some());
 }
 
-/// On a runtime that is kept busy nobody announces the loss in time; the guard looks by itself.
+/// On a runtime that is kept busy no task announces the loss in time, so the guard checks the clock itself.
 async fn a_guard_looks_at_the_clock_on_every_poll<E: Exclusive>() {
     let fleet = Fleet::start(1, Kind::Redis);
     let quorum = connect(&fleet).await;
@@ -661,7 +661,7 @@ async fn watches_see_the_lease_and_do_not_keep_it<E: Exclusive>() {
 
 // ---- waiting -------------------------------------------------------------------------------
 
-async fn a_wait_that_runs_out_says_who_holds_for_how_long<E: Exclusive>() {
+async fn a_wait_that_runs_out_names_the_holder_and_the_remaining_time<E: Exclusive>() {
     let (fleet, ours, other) = two_clients(3, Kind::Valkey).await;
     let lease = E::of(&other, "a").ttl(MAX_TTL).lock().await.unwrap();
     let (start, wait) = (Instant::now(), ms(400));
@@ -699,7 +699,7 @@ async fn a_wait_that_runs_out_says_who_holds_for_how_long<E: Exclusive>() {
     assert!(lease.is_valid());
 }
 
-async fn contention_beside_a_dead_minority_is_no_outage<E: Exclusive>() {
+async fn contention_with_a_dead_minority_is_reported_as_held<E: Exclusive>() {
     for kind in Kind::ALL {
         let (fleet, ours, other) = two_clients(5, kind).await;
         let lease = E::of(&other, "a").lock().await.unwrap();
@@ -747,7 +747,7 @@ async fn lock_waits_out_a_quarantine<E: Exclusive>() {
         assert!(health.votes_in.is_some_and(|left| left <= quarantine));
 
         let lease = E::of(&quorum, "a").lock().await.unwrap();
-        // A waiter looks every 500 ms while the nodes are in quarantine.
+        // A waiter checks every 500 ms while the nodes are in quarantine.
         assert_took(start.elapsed(), quarantine, quarantine + ms(500) + AT_ONCE);
         assert!(lease.is_valid());
     }
@@ -792,7 +792,7 @@ async fn shutdown_names_what_is_held_and_closes_waiters<E: Exclusive>() {
     assert!(next.expect("and not renewed").is_ok());
     drop((held, theirs));
 
-    // Dropped in time: nothing is held, and the release is confirmed when shutdown returns.
+    // The lease is dropped in time. Nothing is held, and the release is confirmed when shutdown returns.
     let lease = E::of(&ours, "c").lock().await.unwrap();
     let held_for = ms(100);
     let dropper = tokio::spawn(async move {

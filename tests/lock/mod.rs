@@ -1,5 +1,5 @@
-//! Mutexes on in-process nodes and on real servers: exclusion, tokens, the queue, holding over time, faults, and what
-//! dropping a future leaves behind.
+//! Mutexes on in-process nodes and on real servers: exclusion, tokens, the queue, holding over time, faults, and the
+//! effects of dropped futures.
 
 mod basics;
 mod burst;

@@ -1,17 +1,17 @@
-//! Who asks first is served first, on real servers (Redis and Valkey in turn) while these and those who wait die, stop
-//! and are cut off (protocol §5).
-//! What does not hang on how a lock is handed over is tested of a semaphore of one too.
+//! Locks are granted first come, first served. The tests use real servers (Redis and Valkey in turn) while these and
+//! the waiters die, stop and are cut off (protocol §5). Tests that do not depend on how a lock is handed over also run
+//! on a semaphore of one.
 //!
 //! | file | promise |
 //! | --- | --- |
-//! | `queue/order` | all are served in the order in which they registered, also when a minority fails |
-//! | `queue/dead` | a waiter that died costs nothing, one that vanished its first term; `try_lock` overtakes no living waiter |
-//! | `queue/cut` | whose connection breaks keeps its place; who reaches only a minority stops nobody |
+//! | `queue/order` | waiters are served in the order in which they registered, also when a minority fails |
+//! | `queue/dead` | a dead waiter costs nothing, a vanished one its first term; `try_lock` overtakes no living waiter |
+//! | `queue/cut` | a waiter whose connection breaks keeps its place; a waiter that reaches only a minority stops nobody |
 //! | `queue/foreign` | a hand-over counts only from the memory that made it |
-//! | `queue/traffic` | two pushes a hand-over, and nobody polls |
-//! | `queue/leaving` | who gives up is gone from every node |
+//! | `queue/traffic` | a hand-over takes two pushes, and nobody polls |
+//! | `queue/leaving` | a waiter that gives up is gone from every node |
 //! | `queue/terms` | settings of each waiter, and servers that may not push |
-//! | `queue/writers` | writers of a read-write lock queue for their turn; readers come in between, and nothing hangs on the turn |
+//! | `queue/writers` | writers of a read-write lock queue for their turn; readers come in between, and safety does not depend on the turn |
 
 mod cut;
 mod dead;
@@ -42,12 +42,12 @@ const PREFIX: &str = "quorate";
 const NAME: &str = "a";
 /// Far more than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// For the background work, once nothing hinders it.
+/// The limit for background work that nothing hinders.
 const SOON: Duration = Duration::from_secs(4);
-/// What two busy cores and a debug build may add to any time.
+/// The time that two busy cores and a debug build may add to any measurement.
 const MACHINE: Duration = Duration::from_millis(1_500);
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// S: for how long a hand-over is good until it is confirmed.
+/// S: the time for which a hand-over is good until it is confirmed.
 const TERM: Duration = Duration::from_secs(1);
 
 const fn ms(ms: u64) -> Duration {
@@ -63,7 +63,7 @@ fn builder(urls: impl IntoIterator<Item = impl IntoNode>) -> Builder {
         .nodes(urls)
 }
 
-/// Connected, and all nodes vote.
+/// Connects, and lets all nodes vote.
 async fn connect(builder: Builder) -> Quorum {
     let quorum = builder.connect().await.unwrap();
     quorum.bootstrap_forced().await.unwrap();
@@ -80,21 +80,21 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-// ---- what stands on the servers ------------------------------------------------------------
+// ---- the content of the servers -------------------------------------------------------------
 
-/// Who waits on a node, the head first.
+/// The waiters on a node, the head first.
 fn line<E: Exclusive>(server: &Server) -> Vec<String> {
     Vec::from_redis_value(server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1"])).unwrap()
 }
 
-/// Their numbers: who was alone for long has another name then, and the same number.
+/// The tickets of the waiters. A waiter that was alone for long has another entry then, and the same ticket.
 fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
     let all = server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1", "WITHSCORES"]);
     let all = Vec::<String>::from_redis_value(all).unwrap();
     all.into_iter().skip(1).step_by(2).collect()
 }
 
-/// Until so many wait on every node that is up.
+/// Waits until this many waiters are registered on every node that is up.
 async fn registered<E: Exclusive>(fleet: &Fleet, count: usize) {
     let stand = || -> Vec<usize> {
         let up = fleet.iter().filter(|server| server.is_up());
@@ -108,7 +108,7 @@ async fn registered<E: Exclusive>(fleet: &Fleet, count: usize) {
     }
 }
 
-/// How often a server has run this command, by a script or without.
+/// How often a server has run this command, in a script or outside of one.
 fn calls(server: &Server, command: &str) -> u64 {
     let stats = String::from_redis_value(server.cmd(&["INFO", "commandstats"])).unwrap();
     let field = format!("cmdstat_{command}:calls=");
@@ -122,9 +122,9 @@ fn nothing_is_left(fleet: &Fleet) {
     assert!(left.is_empty(), "{left:#?}");
 }
 
-// ---- who waits -----------------------------------------------------------------------------
+// ---- waiters --------------------------------------------------------------------------------
 
-/// Who was served, in order, and whether two ever were at once.
+/// The waiters that were served, in order, and whether two ever held the lock at once.
 #[derive(Clone, Default)]
 struct Served {
     all: Arc<Shared<Vec<One>>>,
@@ -140,12 +140,12 @@ struct One {
 }
 
 impl Served {
-    /// Waits, holds it for a while, and releases it.
+    /// Waits for the lock, holds it for a while, and releases it.
     fn wait(&self, index: usize, mutex: &impl Exclusive, hold: Duration) -> JoinHandle<()> {
         self.when_locked(index, mutex.lock(), hold)
     }
 
-    /// The same, when this is granted.
+    /// The same, when this future is granted the lock.
     fn when_locked(
         &self,
         index: usize,
@@ -169,7 +169,7 @@ impl Served {
             };
             served.all.lock().unwrap().push(one);
             served.is_held.store(false, SeqCst);
-            // Where a minority cannot answer that is no news here.
+            // A minority that cannot answer is expected here.
             let _ = lease.release().await;
         })
     }
@@ -182,8 +182,8 @@ impl Served {
         eventually(&format!("{count} are served"), || self.count() >= count).await;
     }
 
-    /// All have been served once, from the first to the last: each as one of the first of those who were left, of a mutex
-    /// as the first. The longest time that it was nobody's.
+    /// Checks that all waiters have been served once and in order: each was among the first of those that were left,
+    /// for a mutex the first. Returns the longest time for which nobody held the lock.
     fn in_order<E: Exclusive>(&self, count: usize) -> Duration {
         let all = self.all.lock().unwrap();
         let order: Vec<usize> = all.iter().map(|one| one.index).collect();
@@ -215,10 +215,10 @@ struct Waiter(Child);
 const WAITS_FOR: &str = "QUORATE_TEST_WAITS_FOR";
 const URLS: &str = "QUORATE_TEST_URLS";
 
-/// The work of [`Waiter`].
+/// The work of the [`Waiter`] process.
 #[tokio::test]
 #[ignore = "started by the other tests"]
-async fn the_process_that_waits() {
+async fn a_process_that_waits() {
     let lock = std::env::var(WAITS_FOR).unwrap();
     let urls = std::env::var(URLS).unwrap();
     let quorum = builder(urls.split(',')).label("process");
@@ -242,7 +242,7 @@ impl Waiter {
     }
 
     fn of(fleet: &Fleet, lock: &str) -> Self {
-        let mut command = again(module_path!(), "the_process_that_waits");
+        let mut command = again(module_path!(), "a_process_that_waits");
         command
             .arg("--ignored")
             .env(WAITS_FOR, lock)

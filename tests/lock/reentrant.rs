@@ -1,5 +1,5 @@
-//! The reentrant mutex: an owner enters again what it holds, the last share frees, waits are joined, and nothing stays
-//! behind. On masters in this process, mostly with a paused clock.
+//! The reentrant mutex: an owner enters again what it holds, the last share frees the lock, tasks of one owner share a
+//! wait, and nothing stays behind. The masters are in this process, mostly with a paused clock.
 
 mod model;
 mod waits;
@@ -20,7 +20,7 @@ use quorate::{Error, Lease, LossReason, MemoryNode, Owner, Quorum, ReentrantMute
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(10);
-/// For what goes on in the background. Far below the ttl.
+/// The limit for background work. It is far below the ttl.
 const SOON: Duration = Duration::from_secs(1);
 
 const fn ms(ms: u64) -> Duration {
@@ -53,7 +53,7 @@ impl Fleet {
         self.quorum.reentrant_mutex("a")
     }
 
-    /// Whether another client gets the name, now.
+    /// Returns true if another client can take the name now.
     async fn is_free(&self) -> bool {
         self.other.mutex("a").try_lock().await.unwrap().is_some()
     }
@@ -62,7 +62,7 @@ impl Fleet {
         self.nodes.iter().for_each(MemoryNode::stop);
     }
 
-    /// Nothing is held or asked for on any node, and the owner keeps nothing.
+    /// Checks that nothing is held or asked for on any node, and that the owner keeps nothing.
     async fn assert_clean(&self, owner: &Owner) {
         sleep(SOON).await;
         let seen = self.other.inspect("a").await.unwrap();
@@ -74,13 +74,13 @@ impl Fleet {
     }
 }
 
-/// How many names an owner keeps.
+/// Checks how many names an owner keeps.
 #[track_caller]
 fn keeps(owner: &Owner, names: usize) {
     assert_eq!(format!("{owner:?}"), format!("Owner {{ names: {names} }}"));
 }
 
-/// Polls the future so many times, and whether it is done then.
+/// Polls the future this many times. Returns its output if it is done.
 async fn polled<F: Future + Unpin>(future: &mut F, times: usize) -> Option<F::Output> {
     for _ in 0..times {
         let poll = poll_fn(|cx| Poll::Ready(future.poll_unpin(cx)));
@@ -115,7 +115,7 @@ async fn an_owner_enters_again_at_once_and_no_node_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_share_frees_in_whatever_order() {
+async fn the_last_share_frees_the_lock_in_any_order() {
     let fleet = fleet().await;
     let (mutex, owner) = (fleet.mutex(), Owner::new());
     let mut last_token = None;
@@ -199,7 +199,7 @@ async fn a_loss_reaches_every_share_and_the_next_lock_is_a_new_one() {
     fleet.assert_clean(&owner).await;
 }
 
-/// Nobody was told yet: the clock alone says it.
+/// Nobody was told of the end yet: only the clock shows it.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_over_by_the_clock_is_not_shared() {
     let fleet = fleet().await;
@@ -312,7 +312,7 @@ async fn two_owners_two_names_and_two_quorums_are_never_mixed_up() {
     let of_b = b.lock(&owner).await.unwrap();
     assert_eq!(of_b.name(), "b");
     keeps(&owner, 2);
-    // Quorums with nodes of their own, one after the other: an address that is used again is no problem.
+    // These quorums have nodes of their own, one after the other, so an address may be used again.
     for _ in 0..20 {
         let own = Quorum::in_memory(1);
         let lease = own.reentrant_mutex("a").lock(&owner).await.unwrap();
@@ -398,7 +398,7 @@ async fn a_shutdown_waits_for_every_share() {
     keeps(&owner, 0);
 }
 
-/// What is dropped half-way.
+/// The operation that is dropped half-way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Lock,
@@ -410,7 +410,7 @@ enum Op {
     ReleaseLast,
 }
 
-/// Every operation, dropped after so many polls: nothing stays behind, and another share stands.
+/// Every operation is dropped after this many polls: nothing stays behind, and another share stays valid.
 #[tokio::test(start_paused = true)]
 async fn dropped_anywhere_nothing_stays_behind() {
     use Op::{Enter, Extend, Lock, ReleaseInner, ReleaseLast, Run, TryLock};
@@ -437,7 +437,7 @@ async fn dropped_anywhere_nothing_stays_behind() {
     }
 }
 
-/// The operation, and the share that is not in it.
+/// Begins the operation. Returns it with the share that does not belong to it.
 async fn begun(
     op: Op,
     held: Option<Lease>,
@@ -461,7 +461,7 @@ async fn begun(
     (held, future)
 }
 
-/// Threads of their own, real time: owners exclude each other, and their tasks share.
+/// Real threads and real time: owners exclude each other, and the tasks of one owner share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn owners_exclude_each_other_on_many_threads() {
     let quorum = Quorum::in_memory(3);

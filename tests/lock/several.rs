@@ -10,7 +10,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Half of the default ttl, so nothing here waits for a lease that expires.
+/// Runs a future that must end within half of the default ttl, so nothing here waits for a lease to expire.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(ms(5_000), future).await.expect("in time")
 }
@@ -53,7 +53,7 @@ async fn one_token_that_is_newer_than_the_last_of_each_name() {
 }
 
 #[tokio::test]
-async fn a_single_name_is_a_mutex_and_waits_in_line() {
+async fn a_single_name_is_a_mutex_and_queues() {
     let quorum = Quorum::in_memory(3);
     let lease = quorum.mutex_all(["a"]).lock().await.unwrap();
     assert_eq!(lease.name(), "a");
@@ -64,7 +64,7 @@ async fn a_single_name_is_a_mutex_and_waits_in_line() {
 }
 
 #[tokio::test]
-async fn who_waits_in_line_for_one_of_the_names_comes_first() {
+async fn a_queued_waiter_for_one_of_the_names_comes_first() {
     let quorum = Quorum::in_memory(3);
     let both = quorum.mutex_all(["a", "b"]);
     let lease = both.lock().await.unwrap();
@@ -87,7 +87,7 @@ async fn who_waits_in_line_for_one_of_the_names_comes_first() {
 }
 
 #[tokio::test]
-async fn it_is_renewed_extended_lost_and_evicted_as_a_whole() {
+async fn a_set_is_renewed_extended_lost_and_evicted_as_a_whole() {
     let quorum = Quorum::in_memory(3);
     let both = quorum.mutex_all(["a", "b"]).ttl(ms(300));
     let lease = both.lock().await.unwrap();
@@ -101,7 +101,7 @@ async fn it_is_renewed_extended_lost_and_evicted_as_a_whole() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_locked_at_once_is_invalid() {
+async fn empty_oversized_and_badly_named_sets_are_invalid() {
     let quorum = Quorum::in_memory(3);
     let none: [&str; 0] = [];
     let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
@@ -117,7 +117,7 @@ async fn what_cannot_be_locked_at_once_is_invalid() {
     drop(soon(quorum.mutex_all(most).lock()).await.unwrap());
 }
 
-/// Whoever names them in whatever order.
+/// This holds for every client and every order of the names.
 #[tokio::test]
 async fn sets_that_overlap_do_not_wait_for_each_other_for_ever() {
     let quorum = Quorum::in_memory(3);

@@ -1,8 +1,8 @@
-//! Several names at once between processes on real servers (protocol §8): sets that overlap, beside locks of single names, while
-//! servers die, stop and forget.
+//! Several names at once, between processes on real servers (protocol §8). Sets overlap, and single names are locked
+//! beside them, while servers die, stop and forget.
 //!
-//! Each name is a counter: the last line of a file, and a write is one appended line. Whoever has a set adds to all its
-//! counters: read, sleep, write.
+//! Each name is a counter: the last line of a file. A write is one appended line. A holder of a set adds to all its
+//! counters: it reads, sleeps and writes.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ fn builder(urls: &[String]) -> Builder {
         .node_timeout(Duration::from_millis(200))
 }
 
-/// Whether this process is a worker; then its work is done when this returns.
+/// Returns true if this process is a worker. Its work is done when this returns.
 fn worked() -> bool {
     let Some(job) = Job::of_this_process() else {
         return false;
@@ -52,7 +52,7 @@ fn log(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("log-{name}"))
 }
 
-/// A set of two to four in any order, or a single one.
+/// Locks a set of two to four names in any order, or a single name.
 async fn count(quorum: &Quorum, job: &Job) {
     let mut names = NAMES;
     names.shuffle(&mut rand::rng());
@@ -66,7 +66,7 @@ async fn count(quorum: &Quorum, job: &Job) {
     };
     let mutex = mutex.ttl(TTL);
     if rand::random_range(0..8) == 0 {
-        // Somebody who loses patience.
+        // This waiter loses patience.
         let _ = tokio::time::timeout(millis(0, 20), mutex.lock()).await;
     }
     let logs: Vec<PathBuf> = names.iter().map(|name| log(&job.dir, name)).collect();
@@ -76,7 +76,7 @@ async fn count(quorum: &Quorum, job: &Job) {
         let last = |log: &PathBuf| written(log).pop().map_or(0, |entry| entry.number);
         let numbers: Vec<u64> = logs.iter().map(last).collect();
         tokio::time::sleep(millis(2, 20)).await;
-        // A loss is announced 100 ms before the end: time enough for some lines.
+        // A loss is announced 100 ms before the end, which is enough time for some lines.
         if watch.is_valid() {
             for (log, number) in logs.iter().zip(numbers) {
                 write_line(
@@ -102,9 +102,9 @@ fn sets(workers: &Workers) -> usize {
     sets.map_or(0, |text| text.lines().count())
 }
 
-/// Until there were so many more.
+/// Waits until this many more sets were locked.
 fn progress(workers: &Workers, more: usize, after: &str) {
-    // A step is hundreds of sets here, at worst after a quarantine. Elsewhere it is a few writes.
+    // A step is hundreds of sets here, in the worst case after a quarantine. In other tests it is a few writes.
     let patience = 4 * workers::PATIENCE;
     let (from, deadline) = (sets(workers), Instant::now() + patience);
     while sets(workers) < from + more {

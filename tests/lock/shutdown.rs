@@ -1,12 +1,12 @@
-//! `shutdown` waits for masters that answer, and not for one that died or stands still: a rolling deploy during an outage would
-//! pay its whole timeout for each process.
+//! `shutdown` waits for masters that answer, but not for one that died or stands still. Otherwise a rolling deploy
+//! during an outage would need the whole timeout for each process.
 
 use std::time::{Duration, Instant};
 
 use crate::support::{Fleet, Kind, Proxy, Server};
 use quorate::Quorum;
 
-/// Far below the timeouts of 5 s and 1 s; more than a node timeout and what a busy machine adds.
+/// Far below the timeouts of 5 s and 1 s, and more than a node timeout and the delays of a busy machine.
 const SOON: Duration = Duration::from_millis(900);
 
 const fn ms(ms: u64) -> Duration {
@@ -34,7 +34,7 @@ async fn a_master_that_went_away_is_not_waited_for() {
             released.lock().await.unwrap(),
             dropped.lock().await.unwrap(),
         );
-        // The third grant of each has come too.
+        // Time for the third grant of each lease to arrive.
         tokio::time::sleep(ms(100)).await;
         go_away(&fleet[0]);
         released.release().await.unwrap();
@@ -50,7 +50,7 @@ async fn a_master_that_went_away_is_not_waited_for() {
     }
 }
 
-/// It is a minority too, but it lives: in the end nothing of the lease is left there.
+/// This master is a minority too, but it lives: in the end nothing of the lease is left there.
 #[tokio::test]
 async fn a_master_that_is_far_away_is_told() {
     let fleet = Fleet::start(3, Kind::Redis);

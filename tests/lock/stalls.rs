@@ -1,6 +1,6 @@
-//! Nobody is called late by a clock alone (protocol §2, Stalled): a client that stood still finds its
-//! deadlines over and the answers unread, and reads them first. And a node that cannot keep up costs
-//! neither the others nor this process's memory.
+//! No node is called late because of a clock alone (protocol §2, Stalled). A client that stood still finds that its
+//! deadlines have passed and that answers are unread, and it reads these first. A node that cannot keep up costs
+//! neither the other nodes nor this process's memory.
 
 use std::{
     fs,
@@ -22,10 +22,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{runtime, task::JoinHandle, time::sleep};
 
 const TASKS: usize = 64;
-const CONTROL_TASKS: usize = 16;
-/// So many stops of one test outlast that; in each a task can lose one lock.
+/// The number of tasks of a load, and of the control that it is compared with.
+const EACH: usize = 32;
+/// The number of stops in one test that are longer than a first term. In each of them a task can lose one lock.
 const LONG_STOPS: usize = 4;
-/// For how long a lock that was handed over is good until it is confirmed: a second, less drift and notice.
+/// The time for which a lock that was handed over is good until it is confirmed: a second, less drift and notice.
 const FIRST_TERM: Duration = Duration::from_millis(1_000 - 12 - 50);
 /// After a shutdown the servers only have to read what was sent to them, on a busy machine too.
 const SOON: Duration = ms(500);
@@ -44,7 +45,7 @@ async fn connect(builder: Builder, urls: Vec<String>) -> Quorum {
     quorum
 }
 
-/// Tasks that lock and release until they are told to stop: how long each lock took, and the errors.
+/// Tasks that lock and release until they are told to stop. It has the time of each lock, and the errors.
 struct Load {
     over: Arc<AtomicBool>,
     took: Arc<Mutex<Vec<Duration>>>,
@@ -66,7 +67,7 @@ impl Load {
         }
     }
 
-    /// The slowest but one in a hundred, of those that were done since this was last asked.
+    /// The number of locks since the last call, and the 99th percentile of their times.
     fn p99(&self) -> (usize, Duration) {
         let mut took = std::mem::take(&mut *self.took.lock().unwrap());
         took.sort();
@@ -87,7 +88,7 @@ async fn work(
     took: Arc<Mutex<Vec<Duration>>>,
 ) -> Vec<String> {
     let (mut errors, mut excused) = (Vec::new(), 0);
-    // Every fourth task wants its neighbour's name.
+    // Every fourth task uses its neighbour's name.
     let name = if task.is_multiple_of(4) {
         task + 1
     } else {
@@ -102,7 +103,7 @@ async fn work(
                 took.lock().unwrap().push(start.elapsed());
                 match lease.release().await {
                     Ok(()) => {}
-                    // Handed over in the round trip before a stop that outlasted the first term.
+                    // The lock was handed over in the round trip before a stop that was longer than the first term.
                     Err(Error::Lost(_)) if is_handed_over && start.elapsed() >= FIRST_TERM => {
                         excused += 1;
                     }
@@ -115,7 +116,7 @@ async fn work(
             }
         }
     }
-    // No test stops a client for so long more often.
+    // No test stops a client for this long more often.
     if excused > LONG_STOPS {
         errors.push(format!("{name}: {excused} handed over and lost"));
     }
@@ -124,7 +125,7 @@ async fn work(
 
 // ---- the client stands still ---------------------------------------------------------------
 
-/// Lets every task that is ready run, but not the reactor: what arrives meanwhile stays unknown.
+/// Lets every task run that is ready, but not the reactor. So messages that arrive meanwhile are not noticed.
 async fn behind_the_others() {
     for _ in 0..5 {
         let mut polled = false;
@@ -168,7 +169,7 @@ fn a_blocked_runtime_makes_no_node_late() {
             let lock = tokio::spawn(quorum.mutex("a").lock());
             behind_the_others().await;
             std::thread::sleep(ms(550));
-            // This wakes the engine before the reactor has looked.
+            // This wakes the engine before the reactor has polled the sockets.
             let other = tokio::spawn(quorum.mutex("b").lock());
             for lock in [lock, other] {
                 match lock.await.unwrap() {
@@ -181,8 +182,8 @@ fn a_blocked_runtime_makes_no_node_late() {
         assert_eq!(quorum.health().voting, 3);
         quorum.shutdown().await;
     };
-    // The runtime looks at the sockets before it goes back to what it was started for: so it is a task
-    // like others.
+    // The runtime polls the sockets before it returns to the future that it blocks on. So the test is a task like the
+    // others.
     runtime.block_on(async { tokio::spawn(test).await.unwrap() });
     assert_eq!(fleet.leftover_locks_after(SOON, "quorate"), [""; 0]);
 }
@@ -190,7 +191,7 @@ fn a_blocked_runtime_makes_no_node_late() {
 const URLS: &str = "QUORATE_TEST_URLS";
 const DIR: &str = "QUORATE_TEST_DIR";
 
-/// Whether this process is the client that is stopped; then its work is done when this returns.
+/// Returns true if this process is the client that is stopped. Its work is done when this returns.
 fn was_client(mut runtime: runtime::Builder) -> bool {
     let Ok(urls) = std::env::var(URLS) else {
         return false;
@@ -214,7 +215,7 @@ fn was_client(mut runtime: runtime::Builder) -> bool {
     true
 }
 
-/// One that dies with its test.
+/// A client process that dies with its test.
 struct Client(Child);
 
 impl Client {
@@ -278,14 +279,15 @@ fn a_stopped_client_with_many_threads_calls_no_node_late() {
 
 // ---- a node that cannot keep up ------------------------------------------------------------
 
-/// What this process takes in memory.
+/// The memory that this process uses.
 fn resident() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// A smaller load of the same kind, on the same servers, through proxies of its own that are never throttled. It shows what a busy
-/// machine costs both loads. It has a runtime of its own, so that nothing but the machine connects the two.
+/// The same load on the same servers, through proxies of its own that are never throttled. It shows the cost of a busy
+/// machine, which both loads share because they have equally many tasks. It has a runtime of its own, so that only the
+/// machine connects the two.
 struct Control {
     load: Load,
     runtime: runtime::Runtime,
@@ -299,10 +301,8 @@ impl Control {
         let mut runtime = runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let started = async {
-            Load::start(
-                &connect(builder().key_prefix("control"), urls).await,
-                CONTROL_TASKS,
-            )
+            let quorum = connect(builder().key_prefix("control"), urls).await;
+            Load::start(&quorum, EACH)
         };
         Self {
             load: runtime.spawn(started).await.unwrap(),
@@ -318,7 +318,7 @@ impl Control {
     }
 }
 
-/// It answers, but ever later.
+/// The node answers, but ever later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_throttled_node_costs_no_memory_and_no_time() {
     let fleet = Fleet::start(3, Kind::Redis);
@@ -326,16 +326,17 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
     let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     let quorum = connect(builder(), urls).await;
     let control = Control::start(&fleet).await;
-    let load = Load::start(&quorum, TASKS);
+    let load = Load::start(&quorum, EACH);
     sleep(ms(1_000)).await;
     load.p99();
     control.load.p99();
     sleep(ms(2_000)).await;
     let ((before, well), (beside_before, _)) = (load.p99(), control.load.p99());
-    // A lock and its release take more than 200 bytes in each direction: this is less than a fifth of what the load needs.
+    // A lock and its release take more than 200 bytes in each direction. This is less than a fifth of what the load
+    // needs.
     let a_second = u32::try_from(before / 2).unwrap();
     proxies[0].rate(a_second * 40);
-    // Sockets fill first.
+    // The sockets fill up first.
     let (mut memory, mut throttled, mut beside, mut late) = (0, 0, 0, Vec::new());
     let (mut stalled, mut samples) = (0, 0);
     for second in 0..12 {
@@ -348,7 +349,7 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         let ((done, p99), (others, of_others)) = (load.p99(), control.load.p99());
         throttled += done;
         beside += others;
-        // Three times what the machine costs, and 50 ms for the noise. A second is too long on any machine.
+        // Three times the cost of the machine, and 50 ms for noise. A second is too long on any machine.
         let bound = of_others.max(well) * 3 + ms(50);
         if second > 1 && p99 >= bound.min(ms(1_000)) {
             late.push(format!(
@@ -374,7 +375,7 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         throttled * beside_before * 5 > before * beside * 2,
         "{throttled} beside {beside} in 12 s, {before} beside {beside_before} in 2 s"
     );
-    // A client that harms the servers harms the control too.
+    // A client that harms the servers would harm the control too.
     assert!(
         beside * 2 > beside_before * 3,
         "{beside} in 12 s, {beside_before} in 2 s"
@@ -391,12 +392,11 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         assert!(Instant::now() < deadline, "{}", quorum.nodes()[0]);
         sleep(ms(10)).await;
     }
-    // The node that was throttled still reads what was sent to it. Far below the ttl of 10 s.
+    // The throttled node still reads what was sent to it. This is far below the ttl of 10 s.
     assert_eq!(fleet.leftover_locks_after(ms(2_000), "quorate"), [""; 0]);
 }
 
-/// So many locks asked for while the servers stand still, after `happen`: how long it takes until
-/// all are granted.
+/// Asks for this many locks while the servers stand still, after `happen`. Returns the time until all are granted.
 async fn all_at_once(
     fleet: &Fleet,
     quorum: &Quorum,
@@ -409,7 +409,7 @@ async fn all_at_once(
     let asked: Vec<_> = (0..n)
         .map(|i| tokio::spawn(quorum.mutex(format!("name {i}")).try_lock()))
         .collect();
-    // All of them are with the engine then.
+    // By now the engine has all of them.
     assert!(
         quorum
             .mutex("last")
@@ -437,7 +437,7 @@ async fn all_at_once(
 async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() {
     const MANY: usize = 60_000;
     let fleet = Fleet::start(3, Kind::Redis);
-    // Here it is not about who is late.
+    // This test is not about nodes that answer late.
     let timeout = Duration::from_secs(25);
     let quorum = connect(Quorum::builder().node_timeout(timeout), fleet.urls()).await;
     let bystander = quorum
@@ -456,7 +456,7 @@ async fn a_loss_of_scripts_or_admission_with_thousands_under_way_costs_little() 
     });
     let closed = closed.await;
     println!("{well:?} without, {flushed:?} with SCRIPT FLUSH, {closed:?} with DEL open");
-    // At worst everything is sent a second time. The third part and 500 ms are for a busy machine.
+    // In the worst case everything is sent a second time. The third part and the 500 ms are for a busy machine.
     assert!(
         flushed < well * 3 + ms(500),
         "{flushed:?} instead of {well:?}"

@@ -1,5 +1,5 @@
-//! Who waits for the nodes is told what they do: `ready` waits for a majority that answers, `voting` for one that votes,
-//! and `node_changes` tells every change once. On masters in this process.
+//! Waiting for the nodes: `ready` waits for a majority that answers, `voting` waits for one that votes, and
+//! `node_changes` returns every change once. The masters are in this process.
 
 use std::{future::Future, time::Duration};
 
@@ -11,7 +11,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// They have restarted, so they are in quarantine at first, as servers are.
+/// These masters have restarted, so they are in quarantine at first, as servers are.
 fn three() -> ([MemoryNode; 3], Builder) {
     let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
     nodes.iter().for_each(MemoryNode::restart_empty);
@@ -22,7 +22,7 @@ fn three() -> ([MemoryNode; 3], Builder) {
 on_both! {
     paused:
         a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end,
-        who_waits_through_an_outage_stands_on_all_nodes_after_it;
+        a_waiter_is_served_by_a_release_after_an_outage;
 }
 
 fn seconds(s: u64) -> Duration {
@@ -36,7 +36,7 @@ async fn voting_waits_out_a_quarantine_or_says_how_long_it_takes() {
     let error = quorum.voting(seconds(10)).await.unwrap_err();
     assert!(matches!(error, Error::Quarantined(_)), "{error}");
     let left = error.retry_after().unwrap();
-    // A quarantine of 1.01 · 30 s + 5 s, of which 10 s are over.
+    // A quarantine of 1.01 · 30 s + 5 s, of which 10 s have passed.
     assert!((seconds(25)..seconds(26)).contains(&left), "{left:?}");
     quorum.voting(seconds(60)).await.unwrap();
     assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
@@ -55,7 +55,7 @@ async fn voting_waits_out_a_quarantine_or_says_how_long_it_takes() {
     assert!(matches!(quorum.ready().await, Err(Error::Closed)));
 }
 
-/// Nobody can have used them before. One that lost its memory, or that joins others that are in use, is no such one.
+/// Nobody can have used new masters before. A master that lost its memory, or that joins others in use, is not new.
 #[tokio::test(start_paused = true)]
 async fn new_masters_in_this_process_vote_at_once() {
     for fleet in [None, Some("ours")] {
@@ -97,7 +97,7 @@ async fn ready_is_when_a_majority_answers() {
     assert!(matches!(twice, Err(Error::Invalid(_))), "{twice:?}");
 }
 
-/// The next change of the node that is the second.
+/// The next change of the second node.
 async fn second(quorum: &Quorum, changes: &mut NodeChanges) -> NodeState {
     let name = quorum.nodes()[1].node.clone();
     loop {
@@ -121,11 +121,11 @@ async fn every_change_of_a_node_is_told_once() {
     let young = |node: &quorate::NodeStatus| matches!(node.state, NodeState::Quarantined(_));
     assert!(first.iter().all(young), "{first:?}");
 
-    // That time passes is no change: nothing until they vote.
+    // The passing of time is not a change, so nothing comes until they vote.
     let began = tokio::time::Instant::now();
     let next = changes.next().await.unwrap();
     assert_eq!(next.state, NodeState::Voting);
-    // Most of a quarantine of 35.3 s.
+    // Most of a quarantine of 35.3 s has passed.
     assert!(began.elapsed() > seconds(30), "{:?}", began.elapsed());
 
     assert_eq!(second(&quorum, &mut changes).await, NodeState::Voting);
@@ -141,7 +141,7 @@ async fn every_change_of_a_node_is_told_once() {
     nodes[1].start();
     while second(&quorum, &mut changes).await != NodeState::Voting {}
 
-    // A reader that looks seldom sees what is, and not what was.
+    // A reader that rarely looks sees the present state, not earlier ones.
     nodes[1].stop();
     while matches!(quorum.nodes()[1].state, NodeState::Voting) {
         tokio::time::sleep(ms(10)).await;
@@ -150,7 +150,7 @@ async fn every_change_of_a_node_is_told_once() {
     while !matches!(quorum.nodes()[1].state, NodeState::Voting) {
         tokio::time::sleep(ms(10)).await;
     }
-    // The same: by then it would have been told.
+    // The state is the same. A change would have been returned by then.
     let none = tokio::time::timeout(seconds(60), changes.next()).await;
     assert!(none.is_err(), "{none:?}");
 
@@ -162,7 +162,7 @@ async fn every_change_of_a_node_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_changes_does_not_keep_the_quorum() {
+async fn a_stream_of_changes_does_not_keep_the_quorum_alive() {
     let quorum = Quorum::in_memory(3);
     quorum.ready().await.unwrap();
     let mut changes = quorum.node_changes();
@@ -172,7 +172,7 @@ async fn a_stream_of_changes_does_not_keep_the_quorum() {
     assert!(changes.next().await.is_none(), "it stays at its end");
 }
 
-/// How often a plain loop asks within 12 s, and that each answer says when to ask again.
+/// How often a plain loop asks within 12 s. Each answer must say when to ask again.
 async fn turns<T, F>(mut ask: impl FnMut() -> F) -> usize
 where
     F: Future<Output = Result<T, Error>>,
@@ -185,7 +185,8 @@ where
         assert!(answer.is_err(), "done, in an outage");
         if let Err(error) = answer {
             let pause = error.retry_after();
-            // The shortest pause, and a little more than the longest: the longest back-off of a dial, 5 s, and 50 ms.
+            // The shortest pause, and a little more than the longest one: the longest back-off of a dial, 5 s, and 50
+            // ms.
             assert!(pause >= Some(ms(50)), "{error}: {pause:?}");
             assert!(pause <= Some(seconds(6)), "{error}: {pause:?}");
             tokio::time::sleep(pause.unwrap_or_default()).await;
@@ -234,9 +235,9 @@ async fn a_plain_loop_neither_spins_in_an_outage_nor_sleeps_through_its_end<E: E
     assert!(back.elapsed() < seconds(6), "{:?}", back.elapsed());
 }
 
-/// It leaves the line where no majority is, and comes back: also on the nodes that voted all the time.
-async fn who_waits_through_an_outage_stands_on_all_nodes_after_it<E: Exclusive>() {
-    // Of lengths around a term and a half, when it comes back.
+/// The waiter leaves the queue while no majority votes. It comes back later, also on the nodes that voted all the time.
+async fn a_waiter_is_served_by_a_release_after_an_outage<E: Exclusive>() {
+    // The outages have lengths around a term and a half, which is when it comes back.
     for outage in 0..40 {
         let nodes: [MemoryNode; 5] = std::array::from_fn(|_| MemoryNode::new());
         let quorum = Quorum::builder().nodes(nodes.clone()).connect();

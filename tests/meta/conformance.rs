@@ -1,5 +1,5 @@
-//! Every kind of node does what `quorate::testing::conformance` asks of it: the one in this process,
-//! and the one that carries the scripts to Redis 7 and to Valkey 9.
+//! Every kind of node passes `quorate::testing::conformance`: the node in this process, and the node that carries the
+//! scripts to Redis 7 and to Valkey 9.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use quorate::{
     },
 };
 
-/// A real server. What no client of ours does is done through its socket.
+/// A real server. Changes that no client of the library makes go through its socket.
 struct Real {
     server: Server,
     name: &'static str,
@@ -102,7 +102,7 @@ impl Subject for Real {
             Change::Full(false) => self.tell(&["CONFIG", "SET", "maxmemory", "0"]),
             Change::Replica(true) => {
                 self.was_replica.store(true, Relaxed);
-                // Nobody is there: it waits, as a replica.
+                // No master exists at that address, so the server waits as a replica.
                 self.tell(&["REPLICAOF", "127.0.0.1", "1"])
             }
             Change::Replica(false) => self.tell(&["REPLICAOF", "NO", "ONE"]),
@@ -137,7 +137,7 @@ impl Subject for Real {
     }
 }
 
-/// The cases that were run, and for want of what others were not.
+/// The number of cases that were run, and the powers for lack of which others were not.
 fn told(outcome: Outcome) -> (usize, String) {
     println!("{outcome}: {:?}", outcome.ran);
     let not_run = outcome.not_run.iter();
@@ -164,7 +164,7 @@ async fn valkey_9() {
     assert_eq!(told(outcome), (148, String::new()));
 }
 
-/// A subject that can do nothing but answer is put to what needs no more, and the rest is named.
+/// A subject without powers runs only the cases that need none. The others are named.
 #[tokio::test]
 async fn a_case_that_cannot_be_run_is_named() {
     struct Poor(MemoryNode);
@@ -192,7 +192,7 @@ async fn a_case_that_cannot_be_run_is_named() {
         "an_exhausted_counter_grants_nothing",
         "counters_rotate_by_age",
         "a_full_server_hands_over",
-        "an_exhausted_counter_fails_no_release",
+        "a_release_succeeds_although_the_counter_is_exhausted",
         "a_hand_over_finds_the_previous_counters",
     ];
     assert_eq!(not_run, wanted);
@@ -201,8 +201,8 @@ async fn a_case_that_cannot_be_run_is_named() {
     assert_eq!(missing, wanted);
 }
 
-/// Both answer the same to any commands in any order, and the same stands there afterwards.
-/// `QUORATE_SEED` names a seed of its own.
+/// Both answer the same to any commands in any order, and have the same content afterwards. `QUORATE_SEED` sets the
+/// seed.
 async fn answered_alike(kind: Kind) {
     let seeds = match std::env::var("QUORATE_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],

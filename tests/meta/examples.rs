@@ -1,4 +1,5 @@
-//! The examples do what they say: each one by itself, and the pool of workers on real servers, where workers are killed.
+//! The examples work as they say: each one by itself, and the pool of workers on real servers, where workers are
+//! killed.
 
 use std::{
     collections::BTreeMap,
@@ -13,19 +14,19 @@ use std::{
 use crate::support::{Agent, Fleet, HANG, Kind, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// For what must come, on a busy machine too.
+/// The limit for things that must happen, on a busy machine too.
 const PATIENCE: Duration = HANG;
 
-/// Builds it, as a test that is chosen alone may find an old one or none.
+/// Builds the example, because a test that is run alone may find an old build or none.
 fn example(name: &str) -> Command {
     let ours = std::env::current_exe().unwrap();
     let profile = ours.parent().and_then(Path::parent).unwrap();
     let mut cargo = without(
         Command::new(env!("CARGO")),
-        // What a test finds there would have half of the dependencies built anew.
+        // These variables of the test would cause half of the dependencies to be built again.
         &["CARGO_MANIFEST_", "CARGO_PKG_"],
     );
-    // With all of the workspace the dependencies have the features that the tests were built with.
+    // Built with the whole workspace, the dependencies have the features that the tests were built with.
     cargo.args(["build", "--quiet", "--workspace", "--all-features"]);
     cargo.args(["--example", name]);
     if profile.ends_with("release") {
@@ -37,7 +38,7 @@ fn example(name: &str) -> Command {
     without(example, &["CONSUL_", "QUORATE_"])
 }
 
-/// Does not pass on the variables that begin so.
+/// Removes the variables that begin with one of these.
 fn without(mut command: Command, prefixes: &[&str]) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -58,7 +59,7 @@ fn says(name: &str, variable: &str, value: &str) -> String {
     said
 }
 
-/// In this order.
+/// Checks that all parts are printed in this order.
 #[track_caller]
 fn tells(said: &str, parts: &[&str]) {
     let mut rest = said;
@@ -99,7 +100,12 @@ fn every_example_is_in_the_list_and_tells_its_story() {
         ),
         (
             "line",
-            &["4 wait in line", "bob gives up", "ann prints", "joe prints"],
+            &[
+                "4 wait in the queue",
+                "bob gives up",
+                "ann prints",
+                "joe prints",
+            ],
         ),
         ("reentrant", &[]),
         (
@@ -161,7 +167,7 @@ fn every_example_is_in_the_list_and_tells_its_story() {
             "worker_pool",
             &[
                 "ann has slot ",
-                "3 of 3 slots are taken; 1 waits in line",
+                "3 of 3 slots are taken; 1 waits in the queue",
                 "ann is dead",
                 "joe has slot ",
                 "and the store refuses: token ",
@@ -174,7 +180,7 @@ fn every_example_is_in_the_list_and_tells_its_story() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        // As cargo sees it. A folder without a `main.rs` is a room of the example beside it.
+        // This lists examples as cargo does. A folder without a `main.rs` belongs to the example beside it.
         let is_one = path.extension().is_some_and(|kind| kind == "rs");
         if is_one || path.join("main.rs").exists() {
             assert!(list.contains(&format!("| [{name}")), "{name} is not listed");
@@ -201,7 +207,7 @@ fn admitted() -> (Fleet, String) {
     (nodes, urls)
 }
 
-/// "285 calls in all, .."
+/// Reads the number in "285 calls in all, ..".
 #[track_caller]
 fn calls_in_all(said: &str) -> u32 {
     let (before, _) = said.split_once(" calls in all, ").unwrap();
@@ -213,7 +219,8 @@ fn twelve_processes_keep_to_the_suppliers_limit() {
     let (_nodes, urls) = admitted();
     let said = says("supplier", "QUORATE_NODES", &urls);
     tells(&said, &["number 12 made ", "That is not above 2000"]);
-    // In 7 s the limit has room for 4,000 and more; far fewer would say that somebody was kept from calling.
+    // In 7 s the limit has room for 4,000 calls and more. A far smaller number would show that a client was kept from
+    // calling.
     assert!(calls_in_all(&said) > 2000, "{said}");
 }
 
@@ -234,19 +241,19 @@ fn services_and_clients_keep_to_one_limit_on_real_servers() {
     );
     let said = says("reqwest_client", "QUORATE_NODES", &urls);
     tells(&said, &["number 4 got ", "nothing to complain of"]);
-    // In 5 s there is room for 190 and more.
+    // In 5 s there is room for 190 calls and more.
     assert!(calls_in_all(&said) > 150, "{said}");
 }
 
 // ---- the pool of workers --------------------------------------------------------------------
 
-/// One process of it; killed at the end of the test.
+/// One process of the pool, which is killed at the end of the test.
 struct Worker {
     name: String,
     child: Child,
 }
 
-/// "ann has slot 1, with token 17, and goes on with item 28": who, slot, token, item.
+/// "ann has slot 1, with token 17, and goes on with item 28": the worker, slot, token and item.
 type Took = (String, u64, u64, u64);
 
 struct Pool {
@@ -272,7 +279,7 @@ impl Pool {
         Worker { name, child }
     }
 
-    /// The next one that has got a slot.
+    /// The next worker that has got a slot.
     #[track_caller]
     fn took(&self) -> Took {
         let end = Instant::now() + PATIENCE;
@@ -342,7 +349,7 @@ fn a_killed_workers_slot_is_taken_over_where_it_stopped() {
     workers.remove(dead).signal(Signal::KILL);
     let killed = Instant::now();
     let (who, taken, newer, item) = pool.took();
-    // It was renewed for the last time at most a third of the ttl before.
+    // The last renewal was at most a third of the ttl earlier.
     assert!(
         killed.elapsed() > Duration::from_millis(500),
         "{:?}",
@@ -355,7 +362,7 @@ fn a_killed_workers_slot_is_taken_over_where_it_stopped() {
         "it goes on where the dead one stopped: {item}"
     );
 
-    // Ctrl-C gives a slot back at once.
+    // Ctrl-C releases a slot at once.
     for mut worker in workers {
         worker.signal(Signal::INT);
         assert!(worker.child.wait().unwrap().success());

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "test-util")]
 mod conformance;
+mod english;
 #[cfg(all(feature = "fence-redis", feature = "postgres"))]
 mod examples;
 mod layers;

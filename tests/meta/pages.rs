@@ -1,86 +1,230 @@
-//! What a newcomer reads is complete: every page is found, and says what it means in the same words.
+//! The pages for newcomers are complete: every page can be found, and all pages use the same words.
 
 use std::{fs, path::Path};
 
-fn read(path: impl AsRef<Path>) -> String {
+pub(super) fn read(path: impl AsRef<Path>) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            found.push((path.display().to_string(), read(&path)));
+/// The files under a folder, by their paths from the root of the project.
+pub(super) fn files(folder: &str, kind: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            found.append(&mut files(&path, kind));
+        } else if path.ends_with(kind) {
+            found.push(path);
         }
     }
+    found.sort();
+    found
+}
+
+/// The pages, without the definitions of links that the documentation puts before each of them.
+pub(super) fn pages() -> Vec<String> {
+    let mut pages = files("src/docs", ".md");
+    pages.retain(|page| page != LINKS);
+    assert!(pages.len() > 20, "{pages:?}");
+    pages
+}
+
+const LINKS: &str = "src/docs/links.md";
+
+/// `src/docs/protocol/queue.md` is called `protocol/queue`, and the first page of a folder has the folder's name.
+fn label(page: &str) -> &str {
+    let name = page.strip_prefix("src/docs/").unwrap();
+    let name = name.strip_suffix(".md").unwrap();
+    name.strip_suffix("/README").unwrap_or(name)
 }
 
 #[test]
-fn every_page_is_in_the_rustdoc_and_in_the_readme() {
+fn every_page_is_in_the_documentation_and_in_the_readme() {
     let (index, readme) = (read("src/docs/mod.rs"), read("README.md"));
-    let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs")).unwrap();
-    let mut seen = 0;
-    for page in pages {
-        let path = page.unwrap().path();
-        if path.extension().is_none_or(|kind| kind != "md") {
-            continue;
-        }
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        seen += 1;
+    let sections = read("src/docs/protocol/README.md");
+    for page in pages() {
+        let (name, file) = (label(&page), page.strip_prefix("src/docs/").unwrap());
         assert!(
-            index.contains(&format!("//! | [`{name}`] |")),
-            "{name} is not in the table of src/docs/mod.rs"
+            index.contains(&format!("\"{file}\")")),
+            "{page} is not in src/docs/mod.rs"
         );
-        assert!(
-            index.contains(&format!("include_str!(\"{name}.md\")")),
-            "{name} is not in src/docs/mod.rs"
-        );
-        assert!(
-            readme.contains(&format!(
-                "\n[{name}]: https://docs.rs/quorate/latest/quorate/docs/{name}/index.html\n"
-            )),
-            "{name} is not in README.md"
-        );
-    }
-    assert!(seen >= 10, "{seen} pages");
-}
-
-/// It is shown on the package's page, where a file beside it is nowhere.
-#[test]
-fn the_readme_links_to_what_is_there_for_every_reader() {
-    let readme = read("README.md");
-    let pages = "https://docs.rs/quorate/latest/quorate/docs/";
-    let targets = readme
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'));
-    let references = readme.lines().filter_map(|line| line.strip_prefix('['));
-    let references = references.filter_map(|line| line.split_once("]: "));
-    let mut seen = 0;
-    for target in targets
-        .map(|(target, _)| target)
-        .chain(references.map(|(_, target)| target))
-    {
-        seen += 1;
-        if let Some(heading) = target.strip_prefix('#') {
-            assert!(headings(&readme).contains(&heading.to_owned()), "{target}");
-        } else if let Some(page) = target.strip_prefix(pages) {
-            let (name, heading) = page.split_once("/index.html").unwrap();
-            let page = read(format!("src/docs/{name}.md"));
-            if let Some(heading) = heading.strip_prefix('#') {
-                assert!(headings(&page).contains(&heading.to_owned()), "{target}");
-            }
+        if name.contains('/') {
+            assert!(
+                sections.contains(&format!("[{name}]: ")),
+                "{page} is not in the list of sections"
+            );
         } else {
-            assert!(target.starts_with("https://"), "{target}");
+            assert!(
+                index.contains(&format!("//! | [`{name}`] |")),
+                "{page} is not in the table of src/docs/mod.rs"
+            );
+            assert!(
+                readme.contains(&format!("\n[{name}]: {page}\n")),
+                "{page} is not in README.md"
+            );
         }
     }
-    assert!(seen > 10, "{seen} links");
 }
 
-/// The anchors of all headings, as both pages make them.
+/// Where the links of a text lead: in parentheses, and in definitions.
+fn targets(text: &str) -> Vec<&str> {
+    let links = text.split("](").skip(1);
+    let links = links.filter_map(|rest| rest.split_once(')').map(|(target, _)| target));
+    links
+        .chain(definitions(text).map(|(_, target)| target))
+        .collect()
+}
+
+/// `[label]: target`, a line each.
+fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix('['));
+    let definitions = lines.filter_map(|line| line.split_once("]: "));
+    definitions.filter(|(label, _)| !label.contains(']'))
+}
+
+/// A registry's page resolves links to files by the `repository` of the manifest.
+#[test]
+fn links_lead_to_files_and_headings_that_are_there() {
+    assert!(read("Cargo.toml").contains("\nrepository"));
+    let mut texts = pages();
+    texts.extend(["README.md", "CHANGELOG.md", "examples/README.md"].map(String::from));
+    let mut seen = 0;
+    for text in texts {
+        let folder = Path::new(&text).parent().unwrap();
+        let content = read(&text);
+        for target in targets(&content) {
+            // rustdoc checks links to items.
+            if target.starts_with("https://") || target.starts_with("crate::") {
+                continue;
+            }
+            seen += 1;
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let there = match file {
+                "" => content.clone(),
+                file if Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join(folder)
+                    .join(file)
+                    .is_dir() =>
+                {
+                    continue;
+                }
+                file => read(folder.join(file)),
+            };
+            assert!(
+                heading.is_empty() || headings(&there).contains(&heading.to_owned()),
+                "{text}: {target}"
+            );
+        }
+    }
+    assert!(seen > 60, "{seen} links");
+}
+
+/// The same link leads to a file in a checkout, and to a module in the documentation.
+#[test]
+fn page_links_mean_the_same_in_a_checkout_and_in_the_documentation() {
+    let links = read(LINKS);
+    let mut used = Vec::new();
+    for page in pages() {
+        let content = read(&page);
+        for (label, target) in definitions(&content)
+            .filter(|(_, target)| target.contains(".md") && !target.contains("://"))
+        {
+            let (name, heading) = label.split_once('#').unwrap_or((label, ""));
+            let file = fs::canonicalize(
+                Path::new(&page)
+                    .parent()
+                    .unwrap()
+                    .join(target.split('#').next().unwrap()),
+            );
+            let there = ["", "/README"].map(|end| format!("src/docs/{name}{end}.md"));
+            assert!(
+                there
+                    .iter()
+                    .any(|there| fs::canonicalize(there).ok() == file.as_ref().ok().cloned()),
+                "{page}: {label}"
+            );
+            assert_eq!(
+                target.split_once('#').map_or("", |(_, it)| it),
+                heading,
+                "{page}: {label}"
+            );
+            let module = format!("crate::docs::{}", label.replace('/', "::"));
+            assert!(
+                links.contains(&format!("[{label}]: {module}\n")),
+                "{LINKS} lacks [{label}]: {module}"
+            );
+            assert!(
+                content.contains(&format!("[{label}]"))
+                    && content.matches(&format!("[{label}]")).count() > 1,
+                "{page} does not use [{label}]"
+            );
+            used.push(label.to_owned());
+        }
+        assert!(
+            !content.contains("](crate::docs::"),
+            "{page} has a link to a page that leads nowhere in a checkout: write [text][page] and a definition"
+        );
+    }
+    for (label, _) in definitions(&links) {
+        assert!(
+            used.contains(&label.to_owned()),
+            "{LINKS}: no page uses [{label}]"
+        );
+    }
+}
+
+/// The most words of each page, so that none grows without a decision.
+const SIZES: &[(&str, usize)] = &[
+    ("README.md", 1_500),
+    ("CHANGELOG.md", 450),
+    ("src/docs/architecture.md", 1_450),
+    ("src/docs/consul.md", 1_750),
+    ("src/docs/failures.md", 2_750),
+    ("src/docs/fencing.md", 1_900),
+    ("src/docs/guarantees.md", 4_000),
+    ("src/docs/integrations.md", 2_350),
+    ("src/docs/logs.md", 1_600),
+    ("src/docs/migration.md", 1_800),
+    ("src/docs/numbers.md", 2_100),
+    ("src/docs/operations.md", 4_450),
+    ("src/docs/protocol/README.md", 300),
+    ("src/docs/protocol/admission.md", 2_550),
+    ("src/docs/protocol/evidence.md", 300),
+    ("src/docs/protocol/mutex.md", 2_300),
+    ("src/docs/protocol/queue.md", 2_100),
+    ("src/docs/protocol/rates.md", 1_700),
+    ("src/docs/protocol/rwlock.md", 1_450),
+    ("src/docs/protocol/semaphore.md", 2_400),
+    ("src/docs/protocol/several.md", 350),
+    ("src/docs/protocol/traps.md", 1_950),
+    ("src/docs/protocol/words.md", 650),
+    ("src/docs/rates.md", 2_300),
+    ("src/docs/semaphores.md", 1_400),
+    ("src/docs/shutdown.md", 2_200),
+    ("src/docs/testing.md", 2_300),
+];
+
+#[test]
+fn no_page_is_longer_than_its_readers_have_time_for() {
+    let mut pages = pages();
+    pages.extend(["README.md", "CHANGELOG.md"].map(String::from));
+    for page in &pages {
+        let (_, most) = SIZES
+            .iter()
+            .find(|(name, _)| name == page)
+            .unwrap_or_else(|| panic!("{page} has no size here"));
+        let words = read(page).split_whitespace().count();
+        assert!(
+            words <= *most,
+            "{page} has {words} words, of at most {most}"
+        );
+    }
+    assert_eq!(SIZES.len(), pages.len());
+}
+
+/// The anchors of all headings, as both sites make them.
 fn headings(text: &str) -> Vec<String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |title: &str| {
@@ -93,27 +237,13 @@ fn headings(text: &str) -> Vec<String> {
     titles.map(anchor).collect()
 }
 
-/// It is [`quorate::Lease::guard`], and nothing else.
-#[test]
-fn the_readme_uses_guard_for_one_thing() {
-    let readme = read("README.md");
-    for line in readme.lines() {
-        assert!(!line.replace("`guard`", "").contains("guard"), "{line}");
-    }
-    assert!(readme.contains("`guard`"));
-}
-
-/// The first paragraph of an item is what an overview shows, to readers who do not know the protocol.
+/// An overview shows the first paragraph of an item to readers who do not know the protocol.
 #[test]
 fn no_summary_of_a_public_item_names_a_section_of_the_protocol() {
-    let mut files = Vec::new();
-    sources(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        &mut files,
-    );
     let mut seen = 0;
-    for (file, text) in files {
-        let mut summary: Option<String> = None; // of the comment that is being read
+    for file in files("src", ".rs") {
+        let text = read(&file);
+        let mut summary: Option<String> = None; // the summary of the comment that is being read
         let mut ended = false;
         for line in text.lines().map(str::trim) {
             if let Some(said) = line.strip_prefix("///") {

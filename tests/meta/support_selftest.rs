@@ -1,5 +1,5 @@
-//! The harness itself: every fault that other tests rely on must really happen, or those tests
-//! prove nothing.
+//! Tests of the harness itself: every fault that other tests rely on must really happen. Otherwise those tests prove
+//! nothing.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions, again, tls};
 use redis::Value;
 
-/// For what must be answered, on a busy machine too.
+/// The limit for requests that must be answered, on a busy machine too.
 const PATIENT: Duration = Duration::from_secs(5);
-/// For what must not be answered.
+/// The time after which a request counts as not answered.
 const IMPATIENT: Duration = Duration::from_millis(300);
 
-/// A connection as a client of the library has it: through the port, or through a proxy.
+/// A connection like that of a client of the library: through the port, or through a proxy.
 fn client(url: &str, patience: Duration) -> redis::RedisResult<redis::Connection> {
     let conn = redis::Client::open(url)?.get_connection_with_timeout(patience)?;
     conn.set_read_timeout(Some(patience))?;
@@ -38,7 +38,7 @@ fn get(server: &Server, key: &str) -> Option<String> {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // Empty for a zombie, which a container without an init process may keep.
+    // The command line of a zombie is empty. A container without an init process may keep zombies.
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
@@ -198,7 +198,7 @@ fn tls_is_spoken_and_trusted_by_its_own_authority_only() {
         "no plain text"
     );
 
-    // By openssl, so that it is tested without the library's TLS feature too.
+    // This uses openssl, so that it is also tested without the library's TLS feature.
     let ping_by_openssl = |ca: &Path| {
         let mut openssl = Command::new("openssl")
             .args([
@@ -233,7 +233,7 @@ fn tls_is_spoken_and_trusted_by_its_own_authority_only() {
 }
 
 #[test]
-fn leftover_locks_are_keys_with_a_ttl_under_the_prefix_on_nodes_that_are_up() {
+fn leftover_locks_are_keys_with_a_ttl_and_the_prefix_on_live_nodes() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         assert_eq!(fleet.urls().len(), 3);
@@ -261,7 +261,7 @@ fn a_proxy_delays_each_direction() {
     let mut conn = client(proxy.url(), PATIENT).unwrap();
     let mut round_trip = || {
         let start = Instant::now();
-        // Two in one go: their order must stay.
+        // Two commands are sent in one go, and must keep their order.
         let mut two = redis::pipe();
         two.cmd("ECHO").arg("first").cmd("ECHO").arg("second");
         let answers: Vec<String> = two.query(&mut conn).unwrap();
@@ -290,7 +290,7 @@ fn a_cut_proxy_closes_connections_until_it_is_healed() {
 }
 
 #[test]
-fn what_a_proxy_holds_back_arrives_late() {
+fn data_that_a_proxy_holds_back_arrives_late() {
     let server = Server::start(Kind::Valkey);
     let proxy = Proxy::start(&server);
     let mut conn = client(proxy.url(), IMPATIENT).unwrap();
@@ -325,7 +325,7 @@ fn many_start_side_by_side() {
         let fleets: Vec<_> = (0..4)
             .map(|i| scope.spawn(move || Fleet::start(8, Kind::ALL[i % 2])))
             .collect();
-        // The threads that started them are gone by now, the servers are not.
+        // The threads that started the servers have ended by now, but the servers have not.
         let fleets: Vec<Fleet> = fleets.into_iter().map(|t| t.join().unwrap()).collect();
         for server in fleets.iter().flat_map(|fleet| fleet.iter()) {
             assert_eq!(server.info("process_id").unwrap(), server.pid().to_string());
@@ -339,8 +339,8 @@ fn a_start_that_fails_says_why() {
         let why = panic_text(|| drop(ServerOptions::new(kind).config("nonsense 1").start()));
         assert!(why.contains("nonsense"), "{why}");
     }
-    // A port that someone else took is no reason to fail at once: another is tried. Here all are
-    // the same taken one.
+    // If another program took a port, the start does not fail at once: it tries another port. Here every try gets the
+    // same port, which is taken.
     let taken = Server::start(Kind::Redis);
     let same = ServerOptions::new(Kind::Redis).config(&format!("port {}", taken.port()));
     let why = catch_unwind(|| drop(same.start())).expect_err("should have panicked");
@@ -362,7 +362,7 @@ fn in_another_process(test: &str, variable: &str, value: &str) -> std::process::
 fn no_server_outlives_its_test_process() {
     if std::env::var_os("SELFTEST_ABORT").is_some() {
         let server = Server::start(Kind::Redis);
-        server.sigstop(); // nor one that is stopped
+        server.sigstop(); // a stopped server is killed too
         println!("\npid={}\ndir={}", server.pid(), server.dir().display());
         std::process::abort();
     }

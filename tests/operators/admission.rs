@@ -1,5 +1,5 @@
-//! Who may vote, and who may stop the others (protocol §2), on real servers: the days on which format 1
-//! stopped a healthy fleet or gave a lock to two.
+//! Admission (protocol §2) on real servers: which masters vote, and that no client can stop the others. The tests
+//! include the cases in which format 1 stopped a healthy fleet or gave a lock to two holders.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ const MAX_TTL: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(100);
 /// 1.01 max_ttl + margin.
 const Z: Duration = Duration::from_millis(2_120);
-/// Reconnecting and meeting again, on a busy machine.
+/// Time for reconnecting and the next handshake, on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
-/// A client that met a node holds up others for 3 s after its last visit, of which there is one a second.
+/// A client that met a node delays others for 3 s after its last visit, and it visits once a second.
 const VISITED: Duration = Duration::from_secs(3 + 1);
 
 const fn ms(ms: u64) -> Duration {
@@ -72,7 +72,7 @@ fn says(error: &Error, words: &[&str]) {
     }
 }
 
-/// Takes and releases until it is told to stop: no error is allowed.
+/// Locks and releases until it is told to stop. No error is allowed.
 async fn work(quorum: Quorum, mut stop: tokio::sync::oneshot::Receiver<()>) -> usize {
     let mut done = 0;
     while stop.try_recv().is_err() {
@@ -84,17 +84,17 @@ async fn work(quorum: Quorum, mut stop: tokio::sync::oneshot::Receiver<()>) -> u
     done
 }
 
-// ---- what a stranger says binds nobody -------------------------------------------------------
+// ---- a stranger's record binds nobody ---------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_huge_max_ttl_that_meets_an_emptied_node_first() {
+async fn a_huge_max_ttl_at_an_emptied_node_does_not_stop_the_fleet() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         let healthy = admitted(ours(&fleet)).await;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let worker = tokio::spawn(work(healthy.clone(), stopped));
 
-        // One in a crash loop that sees the whole fleet, one that sees the emptied node alone.
+        // One client in a crash loop sees the whole fleet, and one sees only the emptied node.
         fleet[0].kill9();
         fleet[0].start_again();
         let start = Instant::now();
@@ -117,13 +117,13 @@ async fn a_huge_max_ttl_that_meets_an_emptied_node_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_witnesses_alone() {
+async fn a_client_alone_with_a_node_witnesses_nothing() {
     let fleet = Fleet::start(3, Kind::Redis);
     let ttl = ms(4_000);
     let healthy = admitted(ours(&fleet).max_ttl(ttl)).await;
     let lease = healthy.mutex("a").ttl(ttl).lock().await.unwrap();
-    // Lost by one node while its fleet does not see it: a client of a shorter max_ttl watches it
-    // alone for longer than its own quarantine.
+    // One node loses the lease while its fleet does not see the node. A client with a shorter max_ttl watches the node
+    // alone for longer than that client's own quarantine.
     fleet[0].kill9();
     fleet[0].start_again();
     let lone = alone_with(&fleet[0]).connect_lazy().unwrap();
@@ -134,10 +134,10 @@ async fn nobody_witnesses_alone() {
     assert!(lease.is_valid());
 }
 
-/// Two losses and a partition: for who sees only the two that lost their memory, and asks for less,
-/// the first one's quarantine is the fleet's all the same.
+/// Two losses and a partition. A client sees only the two nodes that lost their memory, and asks for less. The
+/// quarantine of the first node is still that of the fleet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_losses_met_by_a_client_of_a_shorter_max_ttl() {
+async fn a_client_with_a_shorter_max_ttl_keeps_the_fleets_quarantine() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     let ttl = ms(4_000);
@@ -151,7 +151,7 @@ async fn two_losses_met_by_a_client_of_a_shorter_max_ttl() {
         seen.len() == 10 && seen[3] == "4000" && seen[7] == "1"
     })
     .await;
-    // Its holder is not seen any more.
+    // The holder is not seen any more.
     lease.abandon();
     healthy.shutdown().await;
     fleet[1].kill9();
@@ -169,7 +169,7 @@ async fn two_losses_met_by_a_client_of_a_shorter_max_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_margin_opens_nothing() {
+async fn a_smaller_restart_margin_does_not_shorten_the_quarantine() {
     let fleet = Fleet::start(3, Kind::Valkey);
     let healthy = admitted(ours(&fleet).restart_margin(ms(6_000))).await;
     fleet[1].restart_empty();
@@ -183,7 +183,7 @@ async fn another_margin_opens_nothing() {
     let took = start.elapsed();
     // 1.01 · 2 s, and 6 s.
     assert!(took >= ms(8_000), "M is the fleet's: {took:?}");
-    // One that asks for more is refused, and says why.
+    // A client that asks for more is refused, with the reason.
     let error = ours(&fleet).restart_margin(ms(9_000)).connect().await;
     says(
         &error.unwrap_err(),
@@ -213,7 +213,7 @@ async fn two_lists_that_share_masters() {
         let abd = list([3, 1, 0]).connect_lazy().unwrap();
         assert!(abd.bootstrap_forced().await.is_err(), "not even by force");
         assert!(abd.mutex("a").try_lock().await.is_err());
-        // In another order they are the same.
+        // In another order the list is the same.
         let cba = list([2, 1, 0]).connect().await.unwrap();
         assert!(cba.mutex("a").try_lock().await.unwrap().is_none());
         assert!(held.is_valid() && voting(&abc) == 3);
@@ -221,7 +221,7 @@ async fn two_lists_that_share_masters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_masters_that_were_looked_at_one_by_one_come_to_vote_without_a_bootstrap() {
+async fn new_masters_looked_at_one_by_one_come_to_vote_without_bootstrap() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         for url in fleet.urls() {
@@ -240,7 +240,7 @@ async fn new_masters_that_were_looked_at_one_by_one_come_to_vote_without_a_boots
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_never_voted_stays_while_its_clients_are_there_and_no_longer() {
+async fn a_record_that_never_voted_stays_only_while_its_clients_are_there() {
     let fleet = Fleet::start(3, Kind::Valkey);
     let urls = fleet.urls();
     let visitor = builder()
@@ -270,7 +270,7 @@ async fn a_record_that_never_voted_stays_while_its_clients_are_there_and_no_long
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_that_comes_first_at_an_emptied_node() {
+async fn a_stray_list_at_an_emptied_node_does_not_stop_the_fleet() {
     let servers = Fleet::start(4, Kind::Redis);
     let urls = servers.urls();
     let list = |nodes: [usize; 3]| builder().nodes(nodes.map(|i| urls[i].clone()));
@@ -281,7 +281,7 @@ async fn a_list_that_comes_first_at_an_emptied_node() {
     servers[0].start_again();
     let start = Instant::now();
     while start.elapsed() < Z + ms(500) {
-        // It sees a and d, which nobody uses, and calls b by the name of nobody.
+        // This client sees a and d, which nobody uses, and lists b under an address where no server is.
         let stray = builder()
             .nodes([&*urls[0], &*urls[3], "redis://127.0.0.1:1"])
             .connect_lazy()
@@ -300,7 +300,7 @@ async fn a_record_of_three_masters_in_a_fleet_of_five() {
         let fleet = Fleet::start(5, Kind::Redis);
         let five = admitted(ours(&fleet)).await;
         fleet[4].kill9();
-        // It reaches the emptied node and two that are nowhere.
+        // This client reaches the emptied node, and lists two addresses where no server is.
         fleet[4].start_again();
         let three = alone_with(&fleet[4]).connect_lazy().unwrap();
         sleep(ms(150)).await;
@@ -357,7 +357,7 @@ async fn format_1_is_refused_by_name() {
     }
     let error = ours(&fleet).connect().await.unwrap_err();
     says(&error, &["format 1", "format 2", "DEL quorate:boot"]);
-    // What is left of it after a restart is nobody's.
+    // After a restart a record of that format belongs to nobody.
     for server in fleet.iter() {
         server.cmd(&[
             "SET",
@@ -371,7 +371,7 @@ async fn format_1_is_refused_by_name() {
 // ---- restarts of all -------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_come_back_from_their_disks_and_are_met_by_a_client_of_a_shorter_max_ttl() {
+async fn masters_back_from_their_disks_keep_a_longer_max_ttl() {
     let options = ServerOptions::new(Kind::Redis).appendonly();
     let fleet = Fleet::start_with(3, options);
     let ttl = ms(6_000);
@@ -410,7 +410,7 @@ async fn bootstrap_after_a_power_cut() {
                 false => server.restart_empty(),
             }
         }
-        // Somebody believes that they are new.
+        // An operator believes that they are new.
         let script = long().nodes(fleet.urls()).connect().await.unwrap();
         let error = script.bootstrap().await.unwrap_err();
         says(&error, &["not new", "they vote by themselves in"]);
@@ -420,7 +420,7 @@ async fn bootstrap_after_a_power_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bootstrap_admits_what_is_new_and_nothing_else() {
+async fn bootstrap_admits_only_new_masters() {
     let long = || builder().fleet("tests").max_ttl(ms(30_000));
     let fleet = Fleet::start(3, Kind::Valkey);
     let quorum = long().nodes(fleet.urls()).connect().await.unwrap();
@@ -432,12 +432,12 @@ async fn bootstrap_admits_what_is_new_and_nothing_else() {
         &[&port, "holds counters", "(\"a\" is one of them)", "not new"],
     );
     fleet[1].cmd(&["DEL", "quorate:c0"]);
-    // Foreign keys are nobody's business, however many they are.
+    // Foreign keys do not matter, no matter how many there are.
     let fill = "for i = 1, 200000 do redis.call('SET', 'foreign:' .. i, i) end";
     fleet[1].cmd(&["EVAL", fill, "0"]);
     let start = Instant::now();
     quorum.bootstrap().await.unwrap();
-    // Far below the quarantine of 30.4 s.
+    // This is far below the quarantine of 30.4 s.
     assert!(start.elapsed() < ms(10_000), "{:?}", start.elapsed());
     let start = Instant::now();
     quorum.bootstrap().await.expect("all vote: it is done");
@@ -472,14 +472,14 @@ async fn a_master_replaced_at_a_new_address_without_stopping() {
     let before = admitted(list([0, 1, 2])).await;
     let held = before.mutex("a").lock().await.unwrap();
     servers[2].shutdown();
-    // The new list, together with the word of the old one.
+    // The new list, with the list word of the old one.
     let after = list([0, 1, 3])
         .fleet(before.fleet())
         .connect()
         .await
         .unwrap();
     assert!(after.mutex("a").try_lock().await.unwrap().is_none());
-    // Two of three were enough to connect: the new one may have to be met still.
+    // Two of three nodes were enough to connect, so the new one may not have been met yet.
     let is_new = || matches!(after.nodes()[2].state, NodeState::Quarantined(_));
     until("the new one is in quarantine", SLACK, is_new).await;
     let lease = after.mutex("b").lock().await.unwrap();
@@ -501,7 +501,7 @@ async fn a_raise_that_broke_off_half_way() {
     let raised = fleet[0].cmd(&[&call[..], &args].concat());
     assert_eq!(raised, redis::Value::Int(1));
 
-    // Nobody may use the greater one before all have it.
+    // Nobody may use the greater max_ttl before all nodes have it.
     let greater = || ours(&fleet).max_ttl(ms(8_000));
     let early = greater().connect().await;
     if let Ok(early) = &early {

@@ -1,4 +1,4 @@
-//! `ca_certificates`: which authorities the connections of one quorum trust.
+//! `ca_certificates`: the authorities that the connections of one quorum trust.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::support::{
 };
 use quorate::{Builder, Error, NodeState, Quorum};
 
-/// A server with a certificate of a CA of its own.
+/// A server with a certificate from a CA of its own.
 fn server(dir: &Path) -> (Server, Certificates) {
     let files = certificates(dir);
     let server = ServerOptions::new(Kind::Redis).tls(&files).start();
@@ -20,7 +20,7 @@ fn builder(server: &Server) -> Builder {
     builder.connect_timeout(Duration::from_secs(3))
 }
 
-/// Why the one node is not reached.
+/// The reason why the only node is not reached.
 async fn refused(builder: Builder) -> String {
     let quorum = builder.connect_lazy().unwrap();
     let error = quorum.ready().await.unwrap_err();
@@ -54,19 +54,20 @@ async fn each_quorum_trusts_its_own() {
     let lease = quorum.mutex("a").lock().await.unwrap();
     lease.release().await.unwrap();
 
-    // In the same process: another's, and the system's.
+    // In the same process, the CA of the other server, and the system's.
     let why = refused(builder(&server).ca_certificates(&their_ca)).await;
     assert!(
-        why.contains("none of the certificates in ca_certificates"),
+        why.contains("not signed by any CA in ca_certificates"),
         "{why}"
     );
     let why = refused(builder(&server)).await;
     assert!(
-        why.contains("nobody whom this machine trusts") && why.contains("ca_certificates"),
+        why.contains("not signed by any CA that this machine trusts")
+            && why.contains("ca_certificates"),
         "{why}"
     );
 
-    // Several in one, with text and a key among them.
+    // Several certificates in one text, with other text and a key among them.
     let key = std::fs::read_to_string(&ours.key).unwrap();
     let our_text = String::from_utf8(our_ca).unwrap();
     let both = format!("# ours\n{our_text}{key}\n{their_ca}");
@@ -74,13 +75,13 @@ async fn each_quorum_trusts_its_own() {
         let reached = builder(server).ca_certificates(&both).connect().await;
         assert!(reached.is_ok(), "{reached:?}");
     }
-    // The last one counts.
+    // The last call counts.
     let builder = builder(&other).ca_certificates(&their_ca);
     refused(builder.ca_certificates(&our_text)).await;
 }
 
 #[tokio::test]
-async fn what_is_no_certificate_is_invalid() {
+async fn text_that_is_not_a_certificate_is_invalid() {
     let dir = tempfile::tempdir().unwrap();
     let files = certificates(dir.path());
     let ca = std::fs::read_to_string(&files.ca).unwrap();
@@ -88,7 +89,7 @@ async fn what_is_no_certificate_is_invalid() {
     let bad = |inside: &str| {
         format!("-----BEGIN CERTIFICATE-----\n{inside}\n-----END CERTIFICATE-----\n")
     };
-    let none = "ca_certificates: there is no certificate in it: give the PEM itself";
+    let none = "ca_certificates: it holds no certificate: give the PEM itself";
     let unreadable = "ca_certificates: a certificate in it cannot be read";
     let broken = "ca_certificates: it is not valid PEM";
     for (pem, says) in [
@@ -105,6 +106,6 @@ async fn what_is_no_certificate_is_invalid() {
         let secret = key.lines().nth(1).unwrap();
         assert!(!why.contains(&secret[..4]), "{why}");
     }
-    // DER is not PEM.
+    // DER is not accepted as PEM.
     assert!(invalid([0x30, 0x82, 0x01]).starts_with(none));
 }

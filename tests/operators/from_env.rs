@@ -1,10 +1,10 @@
-//! A program that takes its settings from the environment, as the command does. The environment is of a whole
-//! process, so each case is a process of its own.
+//! A program that takes its settings from the environment, as the command does. The environment belongs to a whole
+//! process, so each case runs in a process of its own.
 
 use crate::support::{Fleet, Kind, again};
 use quorate::{Builder, Quorum};
 
-/// What the program says in an environment in which only these variables are set.
+/// Runs the program in an environment with only these variables, and returns its output.
 fn program(variables: &[(&str, &str)]) -> String {
     let mut command = again(module_path!(), "the_program");
     command.arg("--ignored");
@@ -28,7 +28,7 @@ async fn the_program() {
         quorum.bootstrap_forced().await?;
         let lease = quorum.mutex("a").lock().await?;
         let seen = quorum.inspect("a").await?;
-        // What is set afterwards counts.
+        // A setting that is made afterwards wins.
         let other = Builder::from_env()?.fleet("another").connect_lazy()?;
         let label = seen.holder().map(|holder| holder.label.clone());
         lease.release().await?;
@@ -41,7 +41,7 @@ async fn the_program() {
 }
 
 #[test]
-fn it_finds_the_servers_and_what_they_agree_on() {
+fn from_env_reads_the_servers_and_their_common_settings() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls().join(",");
     let said = program(&[

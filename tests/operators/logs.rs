@@ -1,4 +1,5 @@
-//! What is logged: `src/docs/logs.md` lists every event, an outage is bounded, and no text from outside begins a line.
+//! The log: `src/docs/logs.md` lists every event, the lines about an outage are bounded, and no text from outside
+//! begins a line.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,9 +26,9 @@ const fn s(s: u64) -> Duration {
     ms(s * 1000)
 }
 
-// ---- what was logged ------------------------------------------------------------------------
+// ---- the collected log ----------------------------------------------------------------------
 
-/// An event, or a span: then the message is its name.
+/// An event or a span. The message of a span is its name.
 #[derive(Clone, Debug)]
 struct Line {
     target: String,
@@ -75,7 +76,7 @@ impl field::Visit for Line {
     }
 }
 
-/// All that is logged on this thread.
+/// Everything that is logged on this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Line>>>);
 
@@ -91,7 +92,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a service reads: INFO, WARN and ERROR.
+    /// The levels that a service reads: INFO, WARN and ERROR.
     fn read(&self) -> Vec<Line> {
         let read = |line: &&Line| line.level <= Level::INFO && !line.is_span;
         self.lines().iter().filter(read).cloned().collect()
@@ -102,7 +103,7 @@ impl Log {
         self.lines().iter().filter(same).cloned().collect()
     }
 
-    /// State and level of every line about this node that a service reads.
+    /// The state and the level of every line about this node, at the levels that a service reads.
     fn states(&self, node: &str) -> Vec<(Level, String)> {
         let read = self.read();
         let ours = read
@@ -137,7 +138,7 @@ impl Log {
     }
 }
 
-// ---- what happens ---------------------------------------------------------------------------
+// ---- faults and their lines -----------------------------------------------------------------
 
 /// Masters in this process that vote.
 async fn voting(n: usize) -> (Vec<MemoryNode>, Quorum) {
@@ -184,20 +185,21 @@ async fn an_outage_of_12_seconds_over_100_leases_is_under_150_lines() {
 
     let read = log.read();
     assert!(read.len() < 150, "{}: {read:#?}", read.len());
-    // Each is lost, and it is said of each.
+    // Each lease is lost, and has a line of its own.
     let lost = log.of("a lease is lost");
     assert_eq!((lost.len(), names(&lost).len()), (100, 100));
     for line in &lost {
         assert_eq!(line.level, Level::WARN);
         assert_eq!(line.get("reason"), LossReason::NodesLost.to_string());
-        // A ttl of 10 s, renewed at most a third of it before, and told before the nodes are back.
+        // A ttl of 10 s, which was renewed at most a third of it earlier. The loss is announced before the nodes are
+        // back.
         assert!(
             (6_000..12_000).contains(&line.number("held_for_ms")),
             "{line:?}"
         );
     }
     assert!(leases.iter().all(|lease| !lease.is_valid()));
-    // Ten by name, and one line for the others, which are named at DEBUG.
+    // Ten names have a line each, and one line is for the others, which are named at DEBUG.
     let warned = log.of("a renewal failed, it is tried again");
     assert_eq!((warned.len(), names(&warned).len()), (10, 10));
     for line in &warned {
@@ -238,7 +240,7 @@ async fn a_failing_renewal_is_warned_about_once_an_outage() {
         .collect();
     for outage in 1..=2 {
         log.clear();
-        // They are renewed after 6.7 s, and then tried again every 0.8 s.
+        // They are renewed after 6.7 s, and then again every 0.8 s.
         tokio::time::sleep(s(5)).await;
         nodes[..2].iter().for_each(MemoryNode::stop);
         tokio::time::sleep(s(5)).await;
@@ -266,7 +268,7 @@ async fn a_node_is_told_once_a_change() {
         );
     }
     let young = &log.of("a node does not vote")[0];
-    // A quarantine of 35.3 s, at its beginning.
+    // A quarantine of 35.3 s that has just begun.
     assert!((20_000..=60_000).contains(&young.number("votes_in_ms")));
     assert!(young.get("reason").contains("restarted"), "{young:?}");
 
@@ -292,7 +294,7 @@ async fn a_node_is_told_once_a_change() {
     log.clear();
     let first = address(&quorum, 0);
     nodes[0].stop();
-    // Dialled many times meanwhile.
+    // The node is dialled many times meanwhile.
     tokio::time::sleep(s(120)).await;
     assert_eq!(
         log.states(&first),
@@ -341,7 +343,7 @@ async fn a_node_that_flaps_does_not_flood() {
     let minor = log.of("a node that flaps changed");
     assert!(minor.len() > 100 && minor.iter().all(|line| line.level == Level::DEBUG));
 
-    // Steady again: once it is said for how long it was not, and once what it is.
+    // The node is steady again. One line says for how long it was not, and one line says its state.
     log.clear();
     tokio::time::sleep(s(300)).await;
     let told = [(Level::WARN, "voting"), (Level::INFO, "voting")];
@@ -381,7 +383,7 @@ async fn a_node_too_far_away_for_a_rate_limit_is_said_once_and_the_others_serve(
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_quarantine_is_said_of_ten_calls_a_minute() {
+async fn ten_waits_for_a_quarantine_a_minute_are_warned_about() {
     let (log, _guard) = Log::start();
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
     nodes.iter().for_each(MemoryNode::restart_empty);
@@ -392,7 +394,7 @@ async fn waiting_for_a_quarantine_is_said_of_ten_calls_a_minute() {
     assert_eq!((warned.len(), names(&warned).len()), (10, 10));
     for line in &warned {
         assert_eq!(line.level, Level::WARN);
-        // A quarantine of 35.3 s, at its beginning.
+        // A quarantine of 35.3 s that has just begun.
         assert!((20_000..=60_000).contains(&line.number("votes_in_ms")));
         assert!(line.get("reason").contains("bootstrap --new"), "{line:?}");
         assert!(line.get("nodes").contains("quarantined"), "{line:?}");
@@ -411,12 +413,12 @@ async fn a_lease_that_is_held_for_long_is_told_once() {
     let told = log.of("a lease has been held for 60 ttl");
     assert_eq!((told.len(), told[0].level), (1, Level::WARN));
     assert_eq!(told[0].get("name"), "a");
-    // Told at the first renewal after 60 ttls.
+    // The line comes at the first renewal after 60 ttls.
     assert!((60_000..62_000).contains(&told[0].number("held_for_ms")));
     assert!(lease.is_valid());
 }
 
-/// A process that was paused: its holders see the end of their time before the engine does.
+/// A process was paused, so its holders see the end of their time before the engine does.
 #[tokio::test]
 async fn a_loss_that_its_holder_sees_first_is_told_too() {
     let (log, _guard) = Log::start();
@@ -465,7 +467,7 @@ async fn a_run_tells_that_its_release_was_not_confirmed() {
     assert!(told[0].get("nodes").contains("memory:"), "{told:?}");
 }
 
-/// On real servers, for what a master in this process cannot be.
+/// These states need real servers, because a master in this process cannot have them.
 #[tokio::test]
 async fn stalled_and_refused_nodes_are_warned_about() {
     let (log, _guard) = Log::start();
@@ -544,9 +546,9 @@ async fn every_operation_is_a_span() {
     assert_eq!(spans[0].number("wait_ms"), 3000);
 }
 
-/// A name may come from a request of somebody else.
+/// A name may come from somebody else's request.
 #[tokio::test(start_paused = true)]
-async fn a_name_begins_no_line() {
+async fn a_line_break_in_a_name_starts_no_log_line() {
     #[derive(Clone, Default)]
     struct Text(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Text {
@@ -588,7 +590,7 @@ async fn a_name_begins_no_line() {
 
 // ---- the page -------------------------------------------------------------------------------
 
-/// What an event is: level, message, fields.
+/// An event: its level, message and fields.
 type Entry = (String, String, BTreeSet<String>);
 
 #[test]
@@ -619,7 +621,7 @@ fn the_page_lists_every_event_and_span_as_the_code_has_it() {
             );
         }
         for imported in text.split("use tracing::").skip(1) {
-            // The trait, and the type of what it makes: neither has a target.
+            // The trait, and the type that it makes. Neither has a target.
             let harmless = [
                 "Instrument;",
                 "{Instrument as _, instrument::Instrumented};",
@@ -659,7 +661,7 @@ fn the_test_reads_code_and_page() {
     assert_eq!(logged("logs::span!(\"evict\", name = n)")[0].0, "span");
 }
 
-/// Of this text's `logs::…!(…)`.
+/// The events of all `logs::…!(…)` calls in this text.
 fn logged(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (at, prefix) in text.match_indices("logs::") {
@@ -686,7 +688,7 @@ fn logged(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// What stands between the commas, up to the closing bracket.
+/// The texts between the commas, up to the closing bracket.
 fn arguments(text: &str) -> Vec<String> {
     let (mut depth, mut in_text, mut found) = (0, false, vec![String::new()]);
     for c in text.chars() {
@@ -707,7 +709,7 @@ fn arguments(text: &str) -> Vec<String> {
     found.filter(|argument| !argument.is_empty()).collect()
 }
 
-/// The rows of the page's tables: level, message, fields, and what is for people.
+/// The rows of the page's tables: level, message, fields, and a text for people.
 fn listed(page: &str) -> BTreeSet<Entry> {
     let mut entries = BTreeSet::new();
     for row in page.lines().filter(|line| line.starts_with('|')) {

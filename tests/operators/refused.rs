@@ -1,5 +1,5 @@
-//! What is not as it should be is refused with the right kind of error, and a text that says what is
-//! wrong and what to do; never with a password in it (api: `Error`; protocol §2).
+//! Wrong settings and unfit servers are refused with the right kind of error, and with a text that says what is wrong
+//! and what to do. No text contains a password (api: `Error`; protocol §2).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,8 @@ fn builder() -> Builder {
         .dial_timeout(ms(700))
 }
 
-/// The error's own words and its report; no form of it may say more than it may.
+/// Checks that the error and its report contain these words. No form of the error may contain more than it is allowed
+/// to.
 #[track_caller]
 fn says(error: &Error, words: &[&str]) {
     let report = error.report().map(ToString::to_string);
@@ -79,7 +80,7 @@ async fn names_and_settings_of_a_mutex() {
     invalid(quorum.mutex("").try_run(|_| async {}).await, &empty);
     invalid(quorum.inspect("").await, &empty);
     invalid(quorum.evict("").await, &empty);
-    // 513 bytes, though 257 characters.
+    // 513 bytes, although it has 257 characters.
     let huge = format!("{}x", "ü".repeat(256));
     invalid(
         quorum.mutex(&huge).lock().await,
@@ -89,7 +90,10 @@ async fn names_and_settings_of_a_mutex() {
 
     let mutex = quorum.mutex("m");
     for ttl in [Duration::ZERO, ms(1), ms(99), Duration::from_micros(99_999)] {
-        invalid(mutex.clone().ttl(ttl).lock().await, &["too short", "100ms"]);
+        invalid(
+            mutex.clone().ttl(ttl).lock().await,
+            &["ttl must be at least", "100ms"],
+        );
     }
     assert!(
         mutex
@@ -174,7 +178,7 @@ async fn settings_of_a_quorum() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_none() {
+async fn invalid_addresses_are_refused() {
     let lazy = |url: &str| Quorum::builder().node(url).connect_lazy();
     for url in [
         "",
@@ -224,17 +228,17 @@ async fn the_same_address_twice() {
     );
 }
 
-// ---- servers that will not do --------------------------------------------------------------
+// ---- unfit servers --------------------------------------------------------------------------
 
-/// Two addresses of one server are one vote: told at connect, from the server's own run id. One that
-/// is met too late for that is refused, and never counts.
+/// Two addresses of one server are one vote. The client notices this at connect, by the server's run id. A second
+/// address that is met too late for that is refused, and never counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_addresses_of_one_server() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(2, kind);
         let proxy = Proxy::start(&fleet[0]);
         let localhost = format!("redis://localhost:{}", fleet[0].port());
-        // Another database of it is no other server either.
+        // Another database of the server is not another server either.
         let database = format!("{}/3", proxy.url());
         for second in [localhost, proxy.url().into(), fleet[0].unix_url(), database] {
             let urls = [fleet[0].url(), fleet[1].url(), second.clone()];
@@ -257,8 +261,8 @@ async fn two_addresses_of_one_server() {
     }
 }
 
-/// Two of five nodes are `bad`: the quorum works, and `nodes()` says why they do not vote. Three of
-/// them: an error that names all five, with the reason.
+/// If two of five nodes are `bad`, the quorum works, and `nodes()` says why they do not vote. If three of them are bad,
+/// there is an error that names all five, with the reasons.
 async fn refused(bad: &[String], words: &[&str]) {
     assert_eq!(bad.len(), 3);
     let good = Fleet::start(3, Kind::Redis);
@@ -304,7 +308,7 @@ async fn refused(bad: &[String], words: &[&str]) {
         .connect()
         .await
         .expect_err("no majority");
-    // And a second for a busy machine.
+    // One second is for a busy machine.
     assert!(start.elapsed() < CONNECT_TIMEOUT + ms(1_000));
     assert!(matches!(error, Error::NoQuorum(_)), "{error:?}");
     says(&error, words);
@@ -323,7 +327,7 @@ async fn refused(bad: &[String], words: &[&str]) {
     }
 }
 
-/// Far more than a dial, its timeout of 0.7 s and its back-off of a second.
+/// Waits for far longer than a dial, its timeout of 0.7 s and its back-off of a second.
 async fn wait_for(quorum: &Quorum, is_so: impl Fn(&[NodeState]) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -447,9 +451,9 @@ async fn servers_that_evict() {
     }
 }
 
-// ---- listeners that are no Redis -----------------------------------------------------------
+// ---- listeners that are not Redis -----------------------------------------------------------
 
-/// Listens for ever and says this to whatever it hears; nothing: never anything.
+/// Listens for ever, and answers everything with this text. With `None` it never answers.
 fn listener(answer: Option<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -464,7 +468,7 @@ fn listener(answer: Option<&'static str>) -> String {
             std::thread::spawn(move || {
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream.write_all(answer.as_bytes());
-                // Else unread bytes make it a reset, which may overtake the answer.
+                // Without this, unread bytes would turn the end into a reset, which may overtake the answer.
                 let _ = stream.shutdown(std::net::Shutdown::Write);
                 while stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {}
             });
@@ -473,7 +477,7 @@ fn listener(answer: Option<&'static str>) -> String {
     format!("redis://:{PASSWORD}@127.0.0.1:{port}")
 }
 
-/// Answers as a Redis 6.2.7 does, as far as that goes.
+/// Answers as Redis 6.2.7 does, for the requests of the test.
 fn old_server() -> String {
     fake_server(meeting("6.2.7"))
 }
@@ -485,7 +489,7 @@ fn meeting(version: &str) -> String {
     )
 }
 
-/// Greets as a server does, and answers every script with this.
+/// Answers a handshake as a server does, and answers every script with this text.
 fn fake_server(script: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -583,7 +587,7 @@ async fn a_server_that_repeats_the_password() {
     .await;
 }
 
-/// A terminal would be cleared, a log get a line of its own, and a program many megabytes.
+/// A terminal would be cleared, a log would get a line of its own, and a program would get many megabytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_says_too_much() {
     let loud = format!("ERR \x1b[2J\u{9b}31m\u{202e}{}", "loud \t".repeat(30_000));
@@ -598,7 +602,7 @@ async fn a_server_that_says_too_much() {
         (fake(&meeting(&loud)), quoted),
         (
             listeners(Some(String::leak(error))),
-            "ERR (its words are not told",
+            "ERR (its message is hidden",
         ),
     ];
     for (urls, words) in fakes {
@@ -668,7 +672,7 @@ async fn a_client_of_a_larger_max_ttl() {
     );
     assert!(ours.mutex("a").try_lock().await.unwrap().is_some());
 
-    // A smaller one is fine, and the fleet's stays.
+    // A smaller value is accepted, and the fleet's value stays.
     let smaller = builder()
         .max_ttl(ms(1_000))
         .nodes(fleet.urls())
@@ -677,7 +681,7 @@ async fn a_client_of_a_larger_max_ttl() {
         .unwrap();
     assert!(smaller.mutex("b").try_lock().await.unwrap().is_some());
 
-    // Raised by hand, on all nodes; clients that had the smaller one go on.
+    // An operator has raised it on all nodes, and clients with the smaller value go on.
     let raised = larger().connect_lazy().unwrap();
     raised.bootstrap().await.unwrap();
     assert!(
@@ -694,7 +698,7 @@ async fn a_client_of_a_larger_max_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_somebody_else_wrote_over() {
+async fn an_overwritten_record_is_reported_with_a_remedy() {
     let fleet = Fleet::start(1, Kind::Redis);
     for key in ["quorate:boot", "quorate:open"] {
         fleet[0].cmd(&["RPUSH", key, "x"]);
@@ -727,7 +731,7 @@ async fn a_dead_majority_names_every_node_and_why() {
     .await;
     let error = loop {
         match quorum.mutex("a").try_lock().await {
-            // On the way there: not stalled yet, quarantined nodes would make a majority.
+            // This happens on the way there: a node is not stalled yet, and nodes in quarantine would make a majority.
             Ok(_) | Err(Error::Quarantined(_)) if !seen_stalled(&quorum, 1) => {}
             other => break other.unwrap_err(),
         }

@@ -1,4 +1,4 @@
-//! Rate limits on masters in this process: what callers see.
+//! Rate limits on masters in this process, as callers see them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn so_many_and_no_more() {
+async fn a_limit_of_ten_a_minute_allows_ten_units() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("supplier", Quota::per_minute(10));
     for left in (0..10).rev() {
@@ -18,7 +18,7 @@ async fn so_many_and_no_more() {
     }
     let denied = limiter.check().await.unwrap();
     assert!(!denied.is_allowed());
-    // A of a minute is 60.669 s, a bucket 2.299 s, the grace 500 ms.
+    // For a minute, A is 60.669 s, a bucket is 2.299 s, and the grace is 500 ms.
     assert!(
         denied.wait() > 60 * SECOND && denied.wait() < 64 * SECOND,
         "{:?}",
@@ -29,7 +29,7 @@ async fn so_many_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_one_node_has_are_gathered_and_all_or_none() {
+async fn units_are_gathered_from_several_nodes_all_or_none() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("supplier", Quota::per_minute(30));
     assert!(limiter.check_n(25).await.unwrap().is_allowed());
@@ -42,7 +42,7 @@ async fn more_than_one_node_has_are_gathered_and_all_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_looks_and_takes_nothing() {
+async fn a_check_of_zero_units_takes_nothing() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("supplier", Quota::per_minute(30));
     let other = Quorum::clone(&quorum).rate_limiter("supplier", Quota::per_minute(30));
@@ -72,7 +72,7 @@ async fn several_intervals_hold_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_served_in_order_and_nobody_overtakes() {
+async fn waiters_are_served_in_order_and_not_overtaken() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_second(3));
     assert!(limiter.check_n(3).await.unwrap().is_allowed());
@@ -99,7 +99,7 @@ async fn who_waits_is_served_in_order_and_nobody_overtakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_gives_way() {
+async fn a_waiter_that_gives_up_lets_the_next_one_go() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
     assert!(limiter.check_n(25).await.unwrap().is_allowed());
@@ -118,14 +118,15 @@ async fn who_stops_waiting_gives_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_below_the_number_of_masters() {
+async fn a_limit_of_one_on_three_masters_allows_one_unit() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("report", Quota::per_minute(1));
     let allowed = limiter.check().await.unwrap();
     assert_eq!((allowed.is_allowed(), allowed.remaining()), (true, 0));
     let denied = limiter.check().await.unwrap();
     assert!(!denied.is_allowed());
-    // A unit of a minute counts for 60.7 s and its grace of up to 0.5 s (protocol §7). A wait may look a few seconds late.
+    // A unit of a minute counts for 60.7 s and its grace of up to 0.5 s (protocol §7). A wait may notice it a few
+    // seconds later.
     assert!(
         denied.wait() > 59 * SECOND && denied.wait() < 64 * SECOND,
         "{denied:?}"
@@ -134,7 +135,7 @@ async fn a_limit_below_the_number_of_masters() {
     assert!(limiter.check().await.unwrap().is_allowed());
     let began = Instant::now();
     limiter.until_ready().await.unwrap();
-    // The same.
+    // The same bound as above.
     assert!(
         began.elapsed() > 60 * SECOND && began.elapsed() < 65 * SECOND,
         "{:?}",
@@ -143,7 +144,7 @@ async fn a_limit_below_the_number_of_masters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_of_three_masters_are_slots_too() {
+async fn a_limit_of_two_on_three_masters_allows_two_units() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("report", Quota::per_minute(2).and(Quota::per_hour(9)));
     let first = limiter.check().await.unwrap();
@@ -153,7 +154,7 @@ async fn two_of_three_masters_are_slots_too() {
     assert!(!limiter.check_n(2).await.unwrap().is_allowed());
     let began = Instant::now();
     limiter.until_n_ready(2).await.unwrap();
-    // A unit of a minute counts for 60.7 s and its grace, and two have to be free.
+    // A unit of a minute counts for 60.7 s and its grace, and two units must be free.
     assert!(
         began.elapsed() > 60 * SECOND && began.elapsed() < 66 * SECOND,
         "{:?}",
@@ -163,7 +164,7 @@ async fn two_of_three_masters_are_slots_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocks_are_decided_here() {
+async fn checks_within_a_block_are_decided_locally() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum
         .rate_limiter("api", Quota::per_minute(3000))
@@ -175,7 +176,7 @@ async fn blocks_are_decided_here() {
     let _ = limiter.check().await.unwrap();
     let other = quorum.rate_limiter("api", Quota::per_minute(3000));
     assert_eq!(other.check_n(0).await.unwrap().remaining(), 2800);
-    // What is left of a block that is too old goes back.
+    // The rest of a block that is too old is given back.
     sleep(7 * SECOND).await;
     assert_eq!(limiter.check().await.unwrap().remaining(), 99);
     sleep(Duration::from_millis(5)).await;
@@ -185,22 +186,23 @@ async fn blocks_are_decided_here() {
     assert_eq!(other.check_n(0).await.unwrap().remaining(), 2898);
 }
 
-/// Dropped before it asks, when it has asked, and when the answer is there and was not looked at. (While it is under way:
-/// `servers/late`.) Who was told has used them, and nobody else has.
+/// The call is dropped before it asks, while it asks, and when the answer is there but was not polled. (A drop while
+/// the request is under way: `servers/late`.) A caller that was told has used the units, and in all other cases nobody
+/// has.
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_goes_back() {
+async fn units_of_a_dropped_check_go_back() {
     let quorum = Quorum::in_memory(3);
     quorum.voting(SECOND).await.unwrap();
     let mut told_after = Vec::new();
     for turns in 0..=10 {
-        // A fresh name: what one leaks no other one gives back.
+        // A fresh name for each case, so that no other case gives back what this one leaks.
         let limiter = quorum.rate_limiter(format!("api {turns}"), Quota::per_minute(30));
         let mut check = Box::pin(limiter.check_n(20));
         let mut told = false;
         for turn in 0..turns {
             match turn % 2 {
                 0 => told |= futures::poll!(&mut check).is_ready(),
-                // The engine's turn.
+                // The engine gets one turn.
                 _ => tokio::task::yield_now().await,
             }
             if told {
@@ -214,12 +216,12 @@ async fn what_is_dropped_goes_back() {
         told_after.push(told);
     }
     println!("{told_after:?}");
-    // Not before it was answered, and then.
+    // The answer does not come before these turns, but it comes after them.
     assert!(!told_after[2] && told_after[10]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_uses_one_unit_and_dropped_before_its_turn_none() {
+async fn work_uses_one_unit_and_none_if_dropped_before_its_turn() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_minute(3));
     let left = async || limiter.check_n(0).await.unwrap().remaining();
@@ -242,7 +244,7 @@ async fn work_uses_one_unit_and_dropped_before_its_turn_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_count_by_themselves() {
+async fn each_key_is_counted_separately() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_minute(3));
     for key in ["a", "b"] {
@@ -255,7 +257,7 @@ async fn keys_count_by_themselves() {
 }
 
 #[tokio::test]
-async fn without_masters_the_caller_has_chosen() {
+async fn without_masters_the_outage_setting_decides() {
     let quorum = quorate::Quorum::builder()
         .nodes([
             "redis://127.0.0.1:1",
@@ -311,9 +313,9 @@ async fn bad_settings_are_named() {
     }
 }
 
-/// Its demand is put in line when the masters are met; nobody is there any more by then.
+/// The demand is queued when the masters are met. By then its caller is gone.
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_before_the_masters_are_met_stops_nobody() {
+async fn a_waiter_dropped_before_the_masters_are_met_blocks_no_other() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
     for _ in 0..3 {
@@ -324,9 +326,9 @@ async fn who_stops_waiting_before_the_masters_are_met_stops_nobody() {
     assert!(first.is_allowed(), "{first:?}");
 }
 
-/// Thousands lose patience at once, behind one who waits on.
+/// Thousands of callers lose patience at once, behind one that goes on waiting.
 #[tokio::test(start_paused = true)]
-async fn thousands_who_stop_waiting_leave_nothing_behind() {
+async fn thousands_of_waiters_that_give_up_leave_nothing_behind() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("api", Quota::per_minute(30));
     assert!(limiter.check_n(30).await.unwrap().is_allowed());
@@ -339,15 +341,15 @@ async fn thousands_who_stop_waiting_leave_nothing_behind() {
     assert!(limiter.check_n(29).await.unwrap().is_allowed());
 }
 
-/// A master that restarted gives again when it has been watched for long enough, and nothing happens to it then.
+/// A restarted master gives units again when it has been watched for long enough. No other event happens at that time.
 #[tokio::test(start_paused = true)]
-async fn who_waits_gets_the_units_of_a_master_whose_history_is_whole_again() {
+async fn a_waiter_gets_units_of_a_master_once_its_history_is_whole() {
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
     let builder = Quorum::builder().nodes(&nodes);
     let builder = builder.max_ttl(SECOND).restart_margin(SECOND / 5);
     let quorum = builder.connect().await.unwrap();
     quorum.bootstrap_forced().await.unwrap();
-    // Its history is 4.444 s, a unit counts for 4.047 s.
+    // Its history is 4.444 s, and a unit counts for 4.047 s.
     let limiter = quorum.rate_limiter("supplier", Quota::new(30, 4 * SECOND));
     sleep(5 * SECOND).await;
     nodes[0].restart_empty();
@@ -363,7 +365,7 @@ async fn who_waits_gets_the_units_of_a_master_whose_history_is_whole_again() {
     assert!(after > SECOND * 44 / 10 && after < 5 * SECOND, "{after:?}");
 }
 
-/// What is left of a block is not for those who ask after the end.
+/// The rest of a block is not given to callers after the end.
 #[tokio::test(start_paused = true)]
 async fn a_block_ends_with_its_quorum() {
     let quorum = Quorum::in_memory(3);
@@ -378,7 +380,7 @@ async fn a_block_ends_with_its_quorum() {
     assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
 }
 
-/// All answers are late once, as when this process stood still. Nobody is told that the masters are too slow.
+/// All answers are late once, as if this process had stood still. No caller is told that the masters are too slow.
 #[tokio::test(start_paused = true)]
 async fn one_late_round_is_asked_again() {
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];

@@ -1,14 +1,14 @@
-//! A rate limit between processes on real servers, while these die, stop and restart and while processes are killed: an
-//! outside witness counts what was used when (protocol §7).
+//! A rate limit between processes on real servers. The servers die, stop and restart, and processes are killed. An
+//! outside witness counts which units were used when (protocol §7).
 //!
-//! Every unit is a time stamp in a file of its process, by the clock of the machine.
+//! Every unit is a time stamp in a file of its process, read from the clock of the machine.
 //!
-//! | file | what it shows |
+//! | file | tests |
 //! | --- | --- |
 //! | `servers/far` | masters that are far away |
 //! | `servers/late` | answers that come too late |
-//! | `servers/small` | limits of few units, and the waits that are told |
-//! | `servers/traffic` | what the masters are asked |
+//! | `servers/small` | limits of few units, and the waits that are named |
+//! | `servers/traffic` | the requests to the masters |
 
 mod far;
 mod late;
@@ -19,20 +19,22 @@ use std::{
     fs::{self, File},
     io::Write,
     path::PathBuf,
-    process::{Child, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::support::{Fleet, Proxy, Server, again, most_within};
+use crate::{
+    support::{Fleet, Proxy, Server, most_within},
+    workers::{self, Job},
+};
 use quorate::{Builder, Quorum, Quota, RateLimiter};
 
-/// A minute, shortened.
+/// Stands for a minute.
 const PERIOD: Duration = Duration::from_secs(2);
 const LIMIT: u32 = 2_000;
 const PROCESSES: usize = 12;
 const TASKS: usize = 8;
 const NAME: &str = "the supplier";
-/// Its quarantine of 15 s is a history long enough for a limit of 2 s.
+/// Its quarantine of 15 s is also a long enough history for a limit over 2 s.
 const MAX_TTL: Duration = Duration::from_secs(10);
 
 fn builder(urls: &[String]) -> Builder {
@@ -42,7 +44,7 @@ fn builder(urls: &[String]) -> Builder {
         .node_timeout(Duration::from_millis(300))
 }
 
-/// Its quarantine of 1.21 s ends before the history that a limit of 2 s needs, 2.222 s.
+/// Its quarantine of 1.21 s ends before the history is long enough for a limit over 2 s, which needs 2.222 s.
 fn hasty(urls: &[String]) -> Builder {
     builder(urls)
         .max_ttl(Duration::from_secs(1))
@@ -66,30 +68,25 @@ fn now_us() -> u64 {
     u64::try_from(now.as_micros()).unwrap()
 }
 
-// ---- the workers: this very program, started again --------------------------------------------
+// ---- the workers --------------------------------------------------------------------------------
 
-const URLS: &str = "QUORATE_TEST_URLS";
-const DIR: &str = "QUORATE_TEST_DIR";
-const BLOCK: &str = "QUORATE_TEST_BLOCK";
-/// Those of the storm: they reach the masters by other addresses than others do, and the quarantine is short.
-const WORD: &str = "QUORATE_TEST_WORD";
-
-/// Whether this process is a worker; then its work is done when this returns.
+/// Returns true if this process is a worker, and has done its work. Its work is the size of its blocks, or empty. Its
+/// store is the fleet's id for workers of the storm, which reach the masters under other addresses than other clients,
+/// and use a short quarantine.
 async fn worked() -> bool {
-    let Ok(urls) = std::env::var(URLS) else {
+    let Some(job) = Job::of_this_process() else {
         return false;
     };
-    let dir = PathBuf::from(std::env::var(DIR).unwrap());
-    let urls: Vec<String> = urls.split(',').map(str::to_owned).collect();
-    let builder = match std::env::var(WORD) {
-        Ok(word) => hasty(&urls).fleet(word),
-        Err(_) => builder(&urls),
+    let (urls, dir) = (job.urls, job.dir);
+    let builder = match &*job.store {
+        "" => builder(&urls),
+        fleet => hasty(&urls).fleet(fleet),
     };
     let quorum = builder.connect().await.expect("a majority answers");
     let limiter = quorum.rate_limiter(NAME, Quota::new(LIMIT, PERIOD));
-    let limiter = match std::env::var(BLOCK) {
-        Ok(block) => limiter.block(block.parse().unwrap()),
-        Err(_) => limiter,
+    let limiter = match &*job.work {
+        "" => limiter,
+        block => limiter.block(block.parse().unwrap()),
     };
     let tasks = (0..TASKS).map(|_| tokio::spawn(work(limiter.clone(), dir.clone())));
     for task in tasks.collect::<Vec<_>>() {
@@ -105,7 +102,7 @@ async fn work(limiter: RateLimiter, dir: PathBuf) {
         let units = if rand::random_range(0..20) == 0 { 5 } else { 1 };
         let used = match rand::random_range(0..10) {
             0 => limiter.check_n(units).await.map(|d| d.is_allowed()),
-            // Somebody who loses patience.
+            // This caller loses patience.
             1 => {
                 let soon = Duration::from_millis(rand::random_range(0..50));
                 let waits = tokio::time::timeout(soon, limiter.until_n_ready(units));
@@ -128,57 +125,41 @@ async fn work(limiter: RateLimiter, dir: PathBuf) {
     }
 }
 
-/// Processes at work; dropping it kills them.
-struct Workers {
-    dir: tempfile::TempDir,
-    children: Vec<Child>,
-}
+struct Workers(workers::Workers);
 
 impl Workers {
     fn start(test: &str, urls: &[String], (block, word): (Option<u32>, Option<&str>)) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let hire = |_| {
-            let mut command = again(module_path!(), test);
-            command
-                .env(URLS, urls.join(","))
-                .env(DIR, dir.path())
-                .stdout(Stdio::null());
-            if let Some(block) = block {
-                command.env(BLOCK, block.to_string());
-            }
-            if let Some(word) = word {
-                command.env(WORD, word);
-            }
-            command.spawn().expect("setpriv (Debian: util-linux)")
-        };
-        let children = (0..PROCESSES).map(hire).collect();
-        Self { dir, children }
+        let block = block.map_or_else(String::new, |block| block.to_string());
+        let (work, test) = ((PROCESSES, &*block), (module_path!(), test));
+        Self(workers::Workers::start(
+            work,
+            test,
+            urls,
+            word.unwrap_or_default(),
+        ))
     }
 
-    /// As a power cut would, with units in its hands.
+    /// Kills a worker as a power cut would, while it holds units.
     fn kill_one(&mut self) {
-        let mut child = self.children.pop().unwrap();
+        let mut child = self.0.children.pop().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// They begin nothing more.
+    /// The workers begin nothing more.
     fn stop(&self) {
-        File::create(self.dir.path().join("stop")).unwrap();
+        File::create(self.0.dir.path().join("stop")).unwrap();
     }
 
-    /// Ends them. When each unit was used, in µs.
+    /// Ends the workers. Returns when each unit was used, in µs.
     fn end(mut self) -> Vec<u64> {
-        self.stop();
-        for child in &mut self.children {
-            assert!(child.wait().unwrap().success());
-        }
+        self.0.stop();
         self.used()
     }
 
     fn used(&self) -> Vec<u64> {
         let mut used = Vec::new();
-        for file in fs::read_dir(self.dir.path()).unwrap() {
+        for file in fs::read_dir(self.0.dir.path()).unwrap() {
             let text = fs::read_to_string(file.unwrap().path()).unwrap();
             used.extend(text.lines().map(|line| line.parse::<u64>().unwrap()));
         }
@@ -187,33 +168,24 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// The most units in any interval of this length.
 fn most(used: &[u64], period: Duration) -> usize {
     most_within(used, u64::try_from(period.as_micros()).unwrap())
 }
 
-/// For how long a unit counts, on the average: A, the grace, and half a bucket (protocol §7).
+/// The average time for which a unit counts: A, the grace, and half a bucket (protocol §7).
 fn cycle() -> Duration {
     let (kept, grace, bucket) = (2025, 100, 77);
     Duration::from_millis(kept + grace + bucket / 2)
 }
 
-/// How long so many units may take that are used four times over: at 0.97 of that yield. What is used comes in bursts, so
-/// the units of some cycles say little; the first use after them says when all were free again.
+/// The longest time in which all units may be used four times over, at a yield of 0.97. Units are used in bursts, so
+/// the units of a few cycles alone show little. The first use after them shows when all were free again.
 fn most_for_four_cycles() -> Duration {
     4 * cycle() * 100 / 97
 }
 
-/// From the first use to the first after four cycles of so many.
+/// The time from the first use to the first use after four cycles of this many units.
 fn four_cycles(used: &[u64], units: u32) -> Duration {
     Duration::from_micros(used[4 * units as usize] - used[0])
 }
@@ -221,12 +193,12 @@ fn four_cycles(used: &[u64], units: u32) -> Duration {
 // ---- the tests ----------------------------------------------------------------------------------
 
 #[tokio::test]
-async fn twelve_processes_use_all_there_is_and_never_more() {
+async fn twelve_processes_use_the_whole_limit_and_never_more() {
     if worked().await {
         return;
     }
     let (fleet, _quorum) = fleet(3).await;
-    let test = "twelve_processes_use_all_there_is_and_never_more";
+    let test = "twelve_processes_use_the_whole_limit_and_never_more";
     all_there_is(test, &fleet, (LIMIT, LIMIT)).await;
 }
 
@@ -238,7 +210,7 @@ async fn a_dead_master_takes_its_share_with_it_and_no_more() {
     let (fleet, _quorum) = fleet(3).await;
     fleet[1].kill9();
     let test = "a_dead_master_takes_its_share_with_it_and_no_more";
-    // Of 2,000 two masters have 667.
+    // Two masters have 667 of 2,000 units.
     all_there_is(test, &fleet, (1_333, 1_334)).await;
 }
 
@@ -254,7 +226,7 @@ async fn two_silent_masters_of_five_take_their_shares_with_them_and_no_more() {
     all_there_is(test, &fleet, (1_200, 1_200)).await;
 }
 
-/// Workers use these units four times over, at least and at most.
+/// Checks that workers use these units four times over, at least and at most.
 async fn all_there_is(test: &str, fleet: &Fleet, (least, most_units): (u32, u32)) {
     let workers = Workers::start(test, &fleet.urls(), (None, None));
     tokio::time::sleep(most_for_four_cycles() + PERIOD).await;
@@ -271,20 +243,20 @@ async fn all_there_is(test: &str, fleet: &Fleet, (least, most_units): (u32, u32)
 }
 
 #[tokio::test]
-async fn through_restarts_pauses_cuts_and_deaths_never_more() {
+async fn restarts_pauses_cuts_and_deaths_never_exceed_the_limit() {
     if worked().await {
         return;
     }
     let (fleet, quorum) = fleet_of(5, hasty).await;
     let word = quorum.fleet().to_owned();
-    // A forced bootstrap is as long a history as the quarantine.
+    // A forced bootstrap gives a history as long as the quarantine.
     let limiter = quorum.rate_limiter(NAME, Quota::new(LIMIT, PERIOD));
     while let Err(error) = limiter.check_n(0).await {
         tokio::time::sleep(error.retry_after().unwrap()).await;
     }
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
-    let test = "through_restarts_pauses_cuts_and_deaths_never_more";
+    let test = "restarts_pauses_cuts_and_deaths_never_exceed_the_limit";
     let near = Workers::start(test, &fleet.urls(), (None, Some(&word)));
     let mut far = Workers::start(test, &urls, (Some(40), Some(&word)));
     let pause = || tokio::time::sleep(Duration::from_millis(900));
@@ -309,7 +281,7 @@ async fn through_restarts_pauses_cuts_and_deaths_never_more() {
     for restarted in [&fleet[0], &fleet[3]] {
         gives(restarted).await;
     }
-    // Those that are far get little beside those that are near.
+    // Distant workers get little beside near ones.
     near.stop();
     let mut used = far.end();
     assert!(!used.is_empty(), "those that are far got nothing");
@@ -320,22 +292,23 @@ async fn through_restarts_pauses_cuts_and_deaths_never_more() {
     assert!(used.len() > 2 * LIMIT as usize, "only {}", used.len());
 }
 
-/// It was restarted, or never was, and gives units: what a snapshot knew of counts no more by now, so its key is a new one.
+/// Waits until the server gives units. Units that a snapshot knew do not count any more by now, so a restarted server
+/// begins a new key.
 async fn gives(server: &Server) {
     let began = Instant::now();
     while !server.keys().iter().any(|(key, _)| key.contains("@rate")) {
-        // Workers ask all the time, so it gives units in every interval.
+        // Workers ask all the time, so the server gives units in every interval.
         assert!(began.elapsed() < PERIOD, "{server} gives no unit");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The wait that a denial names is the wait that there is.
+/// The wait that a denial names is the real wait.
 #[tokio::test]
 async fn a_wait_is_as_long_as_it_says() {
     let (fleet, quorum) = fleet(3).await;
     let second = Duration::from_secs(1);
-    // A is 1014 ms, E 100 ms: 29 buckets.
+    // A is 1014 ms and E is 100 ms, in 29 buckets.
     let bucket = Duration::from_millis(39);
     let quota = Quota::new(30, second);
     let limiter = quorum.rate_limiter(NAME, quota.clone());
@@ -347,7 +320,7 @@ async fn a_wait_is_as_long_as_it_says() {
         let asked = Instant::now();
         let said = limiter.check().await.unwrap().wait();
         let truly = loop {
-            // It asks the masters each time.
+            // This asks the masters each time.
             if other.check_n(0).await.unwrap().remaining() > 0 {
                 break asked.elapsed();
             }
@@ -361,16 +334,16 @@ async fn a_wait_is_as_long_as_it_says() {
         "off by {:?} at the median, {:?} at the 90th",
         errors[12], errors[22]
     );
-    // Units become free by buckets. 5 ms are for the look that sees it.
+    // Units become free bucket by bucket. 5 ms are for the check that notices it.
     assert!(
         errors[22] <= bucket + Duration::from_millis(5),
         "{errors:?}"
     );
 }
 
-/// "One in so long", and a master is dead.
+/// A limit of one unit per interval, and a dead master.
 #[tokio::test]
-async fn one_dead_master_does_not_stop_one_a_second() {
+async fn one_dead_master_does_not_stop_a_limit_of_one_a_second() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(1));
     let began = Instant::now();
@@ -390,12 +363,12 @@ async fn one_dead_master_does_not_stop_one_a_second() {
     assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
 }
 
-/// A master that lost its memory gives nothing out before it has seen a whole interval.
+/// A master that lost its memory gives no units until it has been watched for a whole interval.
 #[tokio::test]
-async fn after_a_restart_of_all_the_limit_stands_still() {
+async fn masters_with_a_short_history_give_no_units_of_a_long_interval() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_minute(30));
-    // Its history is that of a forced bootstrap, 15 s: too short for a minute.
+    // Its history is that of a forced bootstrap, 15 s, which is too short for a minute.
     let error = limiter.check().await.unwrap_err();
     assert!(matches!(error, quorate::Error::Quarantined(_)), "{error}");
     let left = error.retry_after().unwrap();
@@ -430,9 +403,9 @@ async fn after_a_restart_of_all_the_limit_stands_still() {
     assert_eq!(kept, ["quorate:@rate:30:1000:3:the supplier"]);
 }
 
-/// What was flushed is given again, and nothing is lost.
+/// Scripts that were flushed are loaded again, and no unit is lost.
 #[tokio::test]
-async fn flushed_scripts_are_given_again() {
+async fn flushed_scripts_are_loaded_again_and_no_unit_is_lost() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(30));
     for left in [29, 28, 27] {
@@ -448,9 +421,9 @@ async fn flushed_scripts_are_given_again() {
     assert_eq!(limiter.check_n(0).await.unwrap().remaining(), 27);
 }
 
-/// So many can never be had of the one that is left; those who want fewer are served.
+/// The master that is left can never give this many units. Callers that want fewer are served.
 #[tokio::test]
-async fn thousands_who_want_more_than_is_left_are_told_so() {
+async fn thousands_of_waits_for_more_than_is_left_get_no_quorum() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(30));
     assert!(limiter.check().await.unwrap().is_allowed());
@@ -468,9 +441,9 @@ async fn thousands_who_want_more_than_is_left_are_told_so() {
     few.await.unwrap().unwrap();
 }
 
-/// Others of its process take units all the time, and one master is slow: a look ends all the same.
+/// Other tasks of the process take units all the time, and one master is slow. A check of the rest ends all the same.
 #[tokio::test]
-async fn a_look_ends_beside_others() {
+async fn a_check_of_the_rest_ends_while_others_take_units() {
     let (fleet, near) = fleet(3).await;
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     proxies[2].delay(Duration::from_millis(20));

@@ -16,13 +16,13 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// It must come to its end within half of the default ttl, so not because a lease has expired.
+/// Runs a future that must end within half of the default ttl, so not because a lease has expired.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(ms(5_000), future).await.expect("in time")
 }
 
 #[tokio::test]
-async fn many_read_or_one_writes() {
+async fn many_readers_or_one_writer_hold_the_lock() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
     let one = lock.read().await.unwrap();
@@ -41,7 +41,7 @@ async fn many_read_or_one_writes() {
 }
 
 #[tokio::test]
-async fn its_name_is_its_own() {
+async fn a_read_write_lock_does_not_share_its_name_with_a_mutex() {
     let quorum = Quorum::in_memory(3);
     let _writer = quorum.rwlock("a").write().await.unwrap();
     assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
@@ -72,7 +72,7 @@ async fn a_writers_token_grows_and_a_readers_is_an_epoch() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_the_release() {
+async fn a_waiting_reader_or_writer_is_woken_by_a_release() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
     for write_first in [false, true] {
@@ -89,7 +89,7 @@ async fn who_waits_is_told_of_the_release() {
         let freed = Instant::now();
         first.release().await.unwrap();
         let second = soon(waits).await.unwrap().unwrap();
-        // By itself a waiter asks every 100 ms.
+        // A waiter that is not told asks every 100 ms.
         assert!(freed.elapsed() < ms(60), "{:?}", freed.elapsed());
         second.release().await.unwrap();
     }
@@ -119,7 +119,7 @@ async fn a_try_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_on_time_and_says_who_has_it() {
+async fn a_wait_ends_on_time_and_reports_held() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index").wait_timeout(ms(150));
     let _reader = lock.read().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_wait_ends_on_time_and_says_who_has_it() {
     assert!(reader.is_ok(), "what it wanted is taken back: {reader:?}");
 }
 
-/// Readers come and go all the time, so that there is always one.
+/// Readers come and go all the time, so there is always a reader.
 #[tokio::test]
 async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
     let quorum = Quorum::in_memory(3);
@@ -165,10 +165,10 @@ async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
         let begun = Instant::now();
         let before = reads.load(SeqCst);
         let writer = soon(lock.write()).await.unwrap();
-        // The readers have it for another 10 ms. The rest is for a busy machine.
+        // The readers hold the lock for another 10 ms. The rest is for a busy machine.
         assert!(begun.elapsed() < ms(500), "{:?}", begun.elapsed());
         writer.release().await.unwrap();
-        // Nor are readers by writers.
+        // Readers are not kept waiting by writers either.
         while reads.load(SeqCst) == before {
             soon(sleep(ms(1))).await;
         }
@@ -200,7 +200,7 @@ async fn readers_get_in_between_writers_that_follow_each_other() {
     for _ in 0..5 {
         let begun = Instant::now();
         let reader = soon(lock.read()).await.unwrap();
-        // The writers before it have it for 2 ms each. The rest is for a busy machine.
+        // The writers before it hold the lock for 2 ms each. The rest is for a busy machine.
         assert!(begun.elapsed() < ms(1_000), "{:?}", begun.elapsed());
         reader.release().await.unwrap();
     }
@@ -247,7 +247,7 @@ async fn a_writer_that_had_waited_and_becomes_a_reader_keeps_no_reader_out() {
 }
 
 #[tokio::test]
-async fn what_has_no_readers_cannot_be_downgraded() {
+async fn leases_other_than_a_live_writers_cannot_be_downgraded() {
     let quorum = Quorum::in_memory(3);
     let lease = quorum.mutex("a").lock().await.unwrap();
     assert!(matches!(lease.downgrade().await, Err(Error::Invalid(_))));
@@ -289,7 +289,7 @@ async fn work_is_tried_beside_readers_and_alone() {
     assert_eq!(lock.try_run_write::<_, _, ()>(runs).await.unwrap(), None);
     reads.release().await.unwrap();
     assert_eq!(lock.try_run_write(is_valid).await.unwrap(), Some(true));
-    // It was released.
+    // The lock was released.
     let writes = lock.try_write().await.unwrap().unwrap();
     let runs = |_| async { panic!("it runs beside a writer") };
     assert_eq!(lock.try_run_read::<_, _, ()>(runs).await.unwrap(), None);
@@ -297,7 +297,7 @@ async fn work_is_tried_beside_readers_and_alone() {
 }
 
 #[tokio::test]
-async fn bad_settings_are_told_without_asking() {
+async fn invalid_settings_are_refused_without_asking_nodes() {
     let quorum = Quorum::in_memory(3);
     for lock in [quorum.rwlock(""), quorum.rwlock("a").ttl(ms(1))] {
         assert!(matches!(lock.validate(), Err(Error::Invalid(_))));

@@ -1,8 +1,8 @@
-//! Readers or one writer, and tokens that only grow, between processes on real servers while these and the servers die,
-//! stop and forget (protocol §4).
+//! Readers or one writer, and tokens that only grow, between processes on real servers. The processes and the servers
+//! die, stop and forget (protocol §4).
 //!
-//! Writers add to one counter: read, sleep, write. Readers look twice and must see the same. The counter is the last line of a
-//! file, and a write is one appended line.
+//! Writers add to one counter: they read, sleep and write. Readers look twice and must see the same. The counter is the
+//! last line of a file, and a write is one appended line.
 
 use std::{path::Path, time::Duration};
 
@@ -12,10 +12,10 @@ use futures::future::join_all;
 use quorate::{Builder, Error, Quorum};
 
 const TTL: Duration = Duration::from_secs(2);
-/// How long a node that lost its memory does not vote: 1.01 · max_ttl + margin.
+/// The time for which a node that lost its memory does not vote: 1.01 · max_ttl + margin.
 const QUARANTINE: Duration = Duration::from_millis(2_120);
 const NAME: &str = "the counter";
-/// Processes that read have so many tasks each.
+/// A process that reads has this many tasks.
 const TASKS: usize = 5;
 
 fn builder(urls: &[String]) -> Builder {
@@ -27,7 +27,7 @@ fn builder(urls: &[String]) -> Builder {
         .node_timeout(Duration::from_millis(200))
 }
 
-/// Whether this process is a worker; then its work is done when this returns.
+/// Returns true if this process is a worker. Its work is done when this returns.
 fn worked() -> bool {
     let Some(job) = Job::of_this_process() else {
         return false;
@@ -61,14 +61,14 @@ async fn write(quorum: &Quorum, job: &Job) {
     let lock = quorum.rwlock(NAME).ttl(TTL);
     while !job.is_over() {
         if rand::random_range(0..4) == 0 {
-            // Somebody who loses patience.
+            // This writer loses patience.
             let _ = tokio::time::timeout(millis(0, 40), lock.write()).await;
         }
         let log = log.clone();
         let done = lock.run_write(|watch| async move {
             let (number, _) = last(&log);
             tokio::time::sleep(millis(5, 40)).await;
-            // A loss is announced 100 ms before the end: time enough for one line.
+            // A loss is announced 100 ms before the end, which is enough time for one line.
             if watch.is_valid() {
                 let line = format!("{} {} {}", number + 1, watch.token(), std::process::id());
                 write_line(&log, &line);
@@ -89,7 +89,7 @@ async fn read(quorum: &Quorum, job: &Job) {
             let (before, token) = last(&log);
             tokio::time::sleep(millis(5, 60)).await;
             let (after, _) = last(&log);
-            // Valid now: it was while both were read.
+            // If the lease is valid now, it was valid while both were read.
             if watch.is_valid() {
                 let epoch = watch.token().as_u64();
                 if before != after || epoch < token {
@@ -122,7 +122,7 @@ fn bootstrap(urls: &[String]) {
     });
 }
 
-/// Both sides move on.
+/// Waits until both sides have made progress.
 fn progress(workers: &Workers, after: &str) {
     let reads = workers.dir.path().join("reads");
     let before = lines(&reads);
@@ -156,7 +156,8 @@ fn finish(workers: Workers, fleet: &Fleet) {
     let torn = std::fs::read_to_string(torn).unwrap_or_default();
     println!("{} reads", lines(&workers.dir.path().join("reads")));
     workers.end();
-    // What a server that was stopped has obeyed of connections that were given up meanwhile ends with its ttl.
+    // A stopped server may have executed requests of connections that were given up meanwhile. Their locks expire after
+    // the ttl.
     let left = fleet.leftover_locks_after(TTL, "quorate");
     assert_eq!(left, [""; 0]);
     assert_eq!(
@@ -178,7 +179,7 @@ fn twenty_readers_and_five_writers_while_readers_die_and_servers_stop() {
     let test = "twenty_readers_and_five_writers_while_readers_die_and_servers_stop";
     let mut workers = start(test, &fleet.urls());
     for _ in 0..2 {
-        // The four oldest are those that read.
+        // The four oldest processes are the readers.
         workers.replace("read");
         progress(&workers, "five readers were killed");
     }
@@ -205,7 +206,7 @@ fn nothing_is_torn_while_servers_forget() {
     progress(&workers, "one died");
     fleet[0].start_again();
     progress(&workers, "it is back, without memory");
-    // Nobody knows any more who is in the section: only the quarantine keeps others out.
+    // No node remembers who is in the section, so only the quarantine keeps others out.
     for round in 0..2 {
         std::thread::sleep(millis(0, 150));
         each(&fleet[round..round + 3], Server::restart_empty);
@@ -221,7 +222,8 @@ fn nothing_is_torn_while_servers_forget() {
     finish(workers, &fleet);
 }
 
-/// Readers that died are forgotten by and by beside one that keeps their key for long, and all of them by the next writer.
+/// Dead readers are forgotten step by step while another reader keeps their key for long. The next writer removes all
+/// of them.
 #[tokio::test]
 async fn readers_that_died_are_forgotten() {
     let fleet = Fleet::start(3, Kind::Redis);
@@ -233,7 +235,7 @@ async fn readers_that_died_are_forgotten() {
         other => panic!("{other:?}"),
     };
     let long = quorum.rwlock(NAME).read().await.unwrap();
-    // In one call: nobody renews the lease meanwhile.
+    // This is one call, because nobody renews the lease meanwhile.
     let dead: Vec<String> = (0..3_000).map(|dead| format!("dead {dead}")).collect();
     let dead = dead.iter().flat_map(|dead| ["1", dead]);
     let add: Vec<&str> = ["ZADD", &readers].into_iter().chain(dead).collect();
@@ -257,16 +259,16 @@ async fn readers_that_died_are_forgotten() {
     }
 }
 
-/// Who is to be told stands on every node, but not for longer than it waits.
+/// Every node stores whom to tell of a release, but not for longer than that caller waits.
 #[tokio::test]
-async fn those_who_waited_for_a_short_time_are_forgotten_while_the_lock_is_held() {
+async fn waiters_of_short_waits_are_forgotten_while_the_lock_is_held() {
     let fleet = Fleet::start(3, Kind::Redis);
     let quorum = builder(&fleet.urls()).connect().await.unwrap();
     quorum.bootstrap_forced().await.unwrap();
     let held = quorum.rwlock(NAME).write().await.unwrap();
     let wait = async || {
         let (mut waits, start) = (0, std::time::Instant::now());
-        // Nodes know of one who waits for 3 · (100 ms + node timeout), 0.9 s.
+        // Nodes remember a waiter for 3 · (100 ms + node timeout), which is 0.9 s.
         while start.elapsed() < Duration::from_secs(6) {
             let read = quorum.rwlock(NAME).wait_timeout(Duration::from_millis(10));
             assert!(read.read().await.is_err(), "it is written");

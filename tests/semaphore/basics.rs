@@ -27,7 +27,7 @@ async fn as_many_hold_as_the_limit_says_each_with_a_slot_of_its_own() {
 }
 
 #[tokio::test]
-async fn who_waits_is_woken_by_a_release() {
+async fn a_waiter_for_a_slot_is_woken_by_a_release() {
     let quorum = Quorum::in_memory(3);
     let semaphore = quorum.semaphore("pool", 2);
     let first = semaphore.acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn who_waits_is_woken_by_a_release() {
     first.release().await.unwrap();
     let third = third.await.unwrap().unwrap();
     assert_eq!(third.slot(), slot);
-    // By itself a waiter asks every 250 ms (S / 4).
+    // A waiter that is not called asks every 250 ms (S / 4).
     assert!(
         freed.elapsed() < Duration::from_millis(50),
         "{:?}",
@@ -60,7 +60,7 @@ async fn another_limit_is_a_conflict_that_names_both() {
         }
         other => panic!("{other:?}"),
     }
-    // And again: it is not learned by being refused.
+    // A second attempt is refused too: a refusal does not teach the handle the limit.
     let other = quorum.semaphore("pool", 5);
     for _ in 0..2 {
         let _ = other.available().await;
@@ -70,7 +70,7 @@ async fn another_limit_is_a_conflict_that_names_both() {
 }
 
 #[tokio::test]
-async fn a_wait_of_no_length_is_one_attempt() {
+async fn a_zero_wait_makes_one_attempt() {
     let quorum = Quorum::in_memory(3);
     let semaphore = quorum.semaphore("pool", 1).wait_timeout(Duration::ZERO);
     let lease = semaphore.acquire().await.unwrap();
@@ -106,7 +106,7 @@ async fn several_are_taken_together_or_none() {
 }
 
 #[tokio::test]
-async fn several_are_not_waited_for_when_the_limit_has_become_too_small() {
+async fn a_wait_for_several_permits_fails_when_the_limit_gets_too_small() {
     let quorum = Quorum::builder()
         .nodes((0..3).map(|_| quorate::MemoryNode::new()))
         .max_ttl(Duration::from_secs(1))
@@ -119,7 +119,7 @@ async fn several_are_not_waited_for_when_the_limit_has_become_too_small() {
     let many = tokio::spawn(semaphore.acquire_many(4));
     tokio::time::sleep(Duration::from_millis(100)).await;
     quorum.semaphore("pool", 4).resize(3).await.unwrap();
-    // A waiter asks once a second at least (S): twice that.
+    // A waiter asks at least once a second (S). This is twice that time.
     let many = tokio::time::timeout(Duration::from_secs(2), many)
         .await
         .unwrap();
@@ -128,14 +128,14 @@ async fn several_are_not_waited_for_when_the_limit_has_become_too_small() {
 }
 
 #[tokio::test]
-async fn a_resize_is_followed_by_those_who_were_there() {
+async fn existing_waiters_and_holders_follow_a_resize() {
     let quorum = Quorum::in_memory(3);
     let semaphore = quorum.semaphore("pool", 1);
     let first = semaphore.acquire().await.unwrap();
     let waits = tokio::spawn(semaphore.acquire());
     tokio::time::sleep(Duration::from_millis(20)).await;
     quorum.semaphore("pool", 1).resize(2).await.unwrap();
-    // A waiter asks once a second at least (S): twice that.
+    // A waiter asks at least once a second (S). This is twice that time.
     let second = tokio::time::timeout(Duration::from_secs(2), waits)
         .await
         .unwrap();
@@ -180,12 +180,12 @@ async fn fifty_share_three_slots() {
         task.await.unwrap();
     }
     let took = start.elapsed();
-    // Half of the default ttl: 500 holds of a millisecond, and none waits for a lease to expire.
+    // Half of the default ttl: 500 holds of a millisecond, and none of them waits for a lease to expire.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_evicted_slot_goes_to_the_first_in_line_and_its_holder_is_told() {
+async fn an_evicted_slot_goes_to_the_first_waiter_and_its_holder_is_told() {
     let nodes: [quorate::MemoryNode; 3] = Default::default();
     let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
     let ttl = Duration::from_secs(3);
@@ -194,7 +194,7 @@ async fn an_evicted_slot_goes_to_the_first_in_line_and_its_holder_is_told() {
     let next = tokio::spawn(pool.acquire());
     tokio::time::sleep(Duration::from_millis(50)).await;
     let slot = one.slot().unwrap();
-    // The limit of the handle decides nothing.
+    // The limit of the handle does not matter for an eviction.
     let operator = quorum.semaphore("pool", 7);
     assert!(operator.evict(slot).await.unwrap());
     let evicted = tokio::time::Instant::now();
@@ -202,13 +202,13 @@ async fn an_evicted_slot_goes_to_the_first_in_line_and_its_holder_is_told() {
     assert_eq!(next.slot(), Some(slot));
     assert!(next.token() > one.token());
     assert_eq!(one.lost().await, quorate::LossReason::Evicted);
-    // The next renewal, after a third of the ttl, tells its holder.
+    // Its holder learns of it at the next renewal, after a third of the ttl.
     assert!(evicted.elapsed() < ttl / 2, "{:?}", evicted.elapsed());
     tokio::time::sleep(ttl).await;
     assert!(other.is_valid() && next.is_valid());
 
     assert!(!operator.evict(5).await.unwrap(), "nobody has it");
-    // One of three may be away, and no more.
+    // One of three nodes may be away, but not two.
     nodes[0].stop();
     assert!(operator.evict(other.slot().unwrap()).await.unwrap());
     nodes[1].stop();

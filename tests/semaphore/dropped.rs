@@ -1,7 +1,7 @@
-//! Every future of a semaphore may be dropped at any await: all slots are free for others long before a ttl is over.
+//! Every future of a semaphore may be dropped at any await. All slots are free for others long before a ttl is over.
 //!
-//! Every number of polls until the end, on in-process nodes: between two polls the engine gets one turn, so every state
-//! that it passes through is met.
+//! Each future is dropped after every number of polls, on in-process nodes. The engine gets one turn between two polls,
+//! so every state that it passes through is covered.
 
 use std::{
     future::{Future, poll_fn},
@@ -13,7 +13,7 @@ use std::{
 use quorate::{Builder, MemoryNode, Quorum, Semaphore};
 
 const TTL: Duration = Duration::from_secs(10);
-/// Far below the ttl.
+/// The limit for background work. It is far below the ttl.
 const SOON: Duration = Duration::from_secs(3);
 const LIMIT: u32 = 3;
 const MOST_POLLS: usize = 40;
@@ -21,9 +21,9 @@ const MOST_POLLS: usize = 40;
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Acquire,
-    /// While others hold all slots.
+    /// Others hold all slots.
     AcquireInLine,
-    /// Others give them back meanwhile.
+    /// Others release their slots meanwhile.
     AcquireHandedOver,
     TryAcquire,
     AcquireMany,
@@ -52,7 +52,7 @@ fn builder() -> Builder {
         .node_timeout(Duration::from_millis(300))
 }
 
-/// Polls the future so often, and drops it.
+/// Polls the future this many times, and drops it.
 async fn dropped<F: Future>(future: F, polls: usize) {
     let mut future = pin!(future);
     for _ in 0..polls {

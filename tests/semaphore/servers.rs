@@ -1,24 +1,26 @@
-//! A semaphore between processes on real servers while these die, stop and restart, and while holders are killed: an
-//! outside witness counts who holds what (protocol §6).
+//! A semaphore between processes on real servers. The servers die, stop and restart, and holders are killed. An outside
+//! witness counts who holds what (protocol §6).
 //!
-//! Every permit is two lines of a file, written at once: when it begins and when it ends, by the clock of the machine. A
-//! process that was killed has ended all of its permits by then.
+//! Every permit is two lines of a file, when it begins and when it ends, by the clock of the machine. Each line is one
+//! write. The permits of a killed process end at its death at the latest.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{self, File},
-    io::Write,
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Child,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::support::{Fleet, Kind, again};
+use crate::{
+    support::{Fleet, Kind},
+    workers::{self, Job, millis, write_line},
+};
 use quorate::{Builder, Error, Quorum, Semaphore};
 
 const TTL: Duration = Duration::from_secs(2);
 const RESTART_MARGIN: Duration = Duration::from_millis(100);
-/// Far more than a lease and a quarantine last.
+/// Far longer than a lease and a quarantine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "the pool";
 const PROCESSES: usize = 8;
@@ -32,21 +34,14 @@ fn builder(urls: &[String]) -> Builder {
         .node_timeout(Duration::from_millis(200))
 }
 
-// ---- the workers: this very program, started again -----------------------------------------
+// ---- the workers ------------------------------------------------------------------------------
 
-const LIMIT: &str = "QUORATE_TEST_LIMIT";
-const URLS: &str = "QUORATE_TEST_URLS";
-const DIR: &str = "QUORATE_TEST_DIR";
-
-/// Whether this process is a worker; then its work is done when this returns.
+/// Returns true if this process is a worker, and has done its work.
 fn worked() -> bool {
-    let Some(limit) = std::env::var_os(LIMIT) else {
+    let Some(job) = Job::of_this_process() else {
         return false;
     };
-    let limit: u32 = limit.to_str().unwrap().parse().unwrap();
-    let var = |name| std::env::var(name).unwrap_or_default();
-    let urls: Vec<String> = var(URLS).split(',').map(str::to_owned).collect();
-    let dir = PathBuf::from(var(DIR));
+    let (limit, urls, dir): (u32, _, _) = (job.work.parse().unwrap(), job.urls, job.dir);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -66,7 +61,7 @@ fn worked() -> bool {
 async fn work(semaphore: Semaphore, dir: PathBuf) {
     while !dir.join("stop").exists() {
         if rand::random_range(0..8) == 0 {
-            // Somebody who loses patience.
+            // This caller loses patience.
             let _ = tokio::time::timeout(millis(0, 100), semaphore.acquire()).await;
         }
         match semaphore.acquire().await {
@@ -85,11 +80,10 @@ async fn work(semaphore: Semaphore, dir: PathBuf) {
     }
 }
 
-/// One line, at once, with the time and the process.
+/// Writes one line in one write, with the time and the process.
 fn note(dir: &Path, what: &str) {
-    let line = format!("{} {} {what}\n", now_us(), std::process::id());
-    let mut log = File::options().append(true).open(dir.join("log")).unwrap();
-    log.write_all(line.as_bytes()).unwrap();
+    let line = format!("{} {} {what}", now_us(), std::process::id());
+    write_line(&dir.join("log"), &line);
 }
 
 fn now_us() -> u64 {
@@ -97,13 +91,9 @@ fn now_us() -> u64 {
     u64::try_from(now.as_micros()).unwrap()
 }
 
-fn millis(from: u64, to: u64) -> Duration {
-    Duration::from_millis(rand::random_range(from..to))
-}
-
 // ---- the witness ------------------------------------------------------------------------------
 
-/// One permit, in µs.
+/// One permit, with its times in µs.
 struct Permit {
     slot: u32,
     token: u64,
@@ -111,66 +101,47 @@ struct Permit {
     ended: u64,
 }
 
-/// Processes at work; dropping it kills them.
 struct Workers {
-    dir: tempfile::TempDir,
-    urls: String,
+    all: workers::Workers,
     limit: u32,
-    test: &'static str,
-    children: Vec<Child>,
-    /// By process: when it was killed.
+    /// For each process, when it was killed.
     killed: HashMap<u32, u64>,
 }
 
 impl Workers {
-    fn start(test: &'static str, limit: u32, urls: &[String]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        File::create(dir.path().join("log")).unwrap();
-        let mut workers = Self {
-            dir,
-            urls: urls.join(","),
+    fn start(test: &str, limit: u32, urls: &[String]) -> Self {
+        let (work, test) = ((PROCESSES, &*limit.to_string()), (module_path!(), test));
+        Self {
+            all: workers::Workers::start(work, test, urls, ""),
             limit,
-            test,
-            children: Vec::new(),
             killed: HashMap::new(),
-        };
-        for _ in 0..PROCESSES {
-            workers.hire();
         }
-        workers
     }
 
-    fn hire(&mut self) {
-        let child = again(module_path!(), self.test)
-            .env(LIMIT, self.limit.to_string())
-            .env(URLS, &self.urls)
-            .env(DIR, self.dir.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("setpriv (Debian: util-linux)");
-        self.children.push(child);
+    fn log(&self) -> String {
+        fs::read_to_string(self.all.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// As a power cut would, with permits in its hands: it is one that holds.
+    /// Kills a process as a power cut would, while it holds permits.
     fn kill_a_holder(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "nobody holds");
             let holding = self.holding();
             let holds = |child: &Child| holding.contains(&child.id());
-            if let Some(place) = self.children.iter().position(holds) {
-                let mut child = self.children.remove(place);
+            if let Some(place) = self.all.children.iter().position(holds) {
+                let mut child = self.all.children.remove(place);
                 child.kill().unwrap();
                 child.wait().unwrap();
                 self.killed.insert(child.id(), now_us());
-                return self.hire();
+                return self.all.hire(&self.limit.to_string());
             }
         }
     }
 
     /// The processes that hold a permit now.
     fn holding(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.dir.path().join("log")).unwrap();
+        let text = self.log();
         let mut open = BTreeMap::new();
         for words in text.lines().map(|line| line.split(' ').collect::<Vec<_>>()) {
             match (words.get(2), words.get(3)) {
@@ -187,7 +158,7 @@ impl Workers {
     }
 
     fn permits(&self) -> Vec<Permit> {
-        let text = fs::read_to_string(self.dir.path().join("log")).unwrap();
+        let text = self.log();
         let mut open: HashMap<String, (u32, Permit)> = HashMap::new();
         let mut all = Vec::new();
         for words in text.lines().map(|line| line.split(' ').collect::<Vec<_>>()) {
@@ -214,7 +185,7 @@ impl Workers {
         all
     }
 
-    /// Permits are taken: it is no test if nobody gets one.
+    /// Waits until permits are taken. The test would show nothing if nobody got one.
     fn progress(&self, after: &str) {
         let so_far = self.permits().len();
         let deadline = Instant::now() + PATIENCE;
@@ -224,14 +195,10 @@ impl Workers {
         }
     }
 
-    /// All end of themselves, and what they did is looked at. Returns for how long a slot was nobody's at most: until
-    /// then, and on the whole.
+    /// Ends the workers in order, and checks their work. Returns the longest time for which a slot had no holder:
+    /// before `until`, and in the whole run.
     fn end(mut self, until: u64) -> [Duration; 2] {
-        File::create(self.dir.path().join("stop")).unwrap();
-        for mut child in std::mem::take(&mut self.children) {
-            let status = child.wait().unwrap();
-            assert!(status.success(), "a worker failed: {status}");
-        }
+        self.all.stop();
         let permits = self.permits();
         println!("{} permits", permits.len());
         judge(&permits, self.limit);
@@ -251,7 +218,8 @@ impl Workers {
     }
 }
 
-/// Never more than the limit, one at a time in a slot, and tokens of a slot that only grow.
+/// Checks that there are never more holders than the limit, that a slot has one holder at a time, and that the tokens
+/// of a slot only grow.
 fn judge(permits: &[Permit], limit: u32) {
     let mut ends: Vec<(u64, i32)> = Vec::new();
     let mut last: HashMap<u32, &Permit> = HashMap::new();
@@ -273,7 +241,7 @@ fn judge(permits: &[Permit], limit: u32) {
             );
         }
     }
-    // Who ends and who begins in the same µs do not meet.
+    // A permit that ends and one that begins in the same µs do not overlap.
     ends.sort_unstable();
     let (mut now, mut most) = (0, 0);
     for (_, change) in ends {
@@ -283,16 +251,7 @@ fn judge(permits: &[Permit], limit: u32) {
     assert!(most <= i32::try_from(limit).unwrap(), "{most} at once");
 }
 
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-// ---- what befalls them ------------------------------------------------------------------------
+// ---- the faults --------------------------------------------------------------------------------
 
 fn faults(test: &'static str, limit: u32) {
     if worked() {
@@ -328,11 +287,11 @@ fn faults(test: &'static str, limit: u32) {
     println!(
         "no slot was nobody's for longer than {idle:?}, {through_all:?} while nodes were away"
     );
-    // What a killed holder had is free after its ttl; then it is found out by who waits, and handed on.
+    // The slot of a killed holder is free after its ttl. Then a waiter notices it and takes the slot.
     assert!(idle < TTL + Duration::from_millis(1_500), "{idle:?}");
-    // Where all nodes that are left are needed, what another that was killed had on one of them comes on top.
+    // If all other nodes are needed, the slot of another killed holder on one of them adds its time.
     assert!(through_all < TTL * 3, "{through_all:?}");
-    // Leases of killed processes end with their ttl, and the keys of a semaphore four ttls later at the latest.
+    // Leases of killed processes end with their ttl, and the keys of a semaphore at most four ttls later.
     let left = fleet.leftover_locks_after(TTL * 5, "quorate");
     assert_eq!(left, [""; 0]);
 }
@@ -348,7 +307,7 @@ fn two_hundred_share_ten_slots_through_faults() {
 }
 
 #[test]
-fn the_witness_sees_what_is_wrong() {
+fn the_judge_finds_wrong_permits() {
     let permit = |slot, token, begun, ended| Permit {
         slot,
         token,

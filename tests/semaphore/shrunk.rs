@@ -1,4 +1,4 @@
-//! A limit that has become smaller: who waits is quiet until it fits, and enters then (protocol §6).
+//! A limit that was lowered: waiters are quiet until they fit, and then enter (protocol §6).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 const WAITERS: usize = 5;
 
-/// Scripts that were called, and messages that scripts sent.
+/// The number of scripts that were called, and of messages that scripts sent.
 fn calls(server: &Server) -> u64 {
     let info: String = redis::cmd("INFO")
         .arg("commandstats")
@@ -26,7 +26,7 @@ fn calls(server: &Server) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_beside_a_limit_that_shrank_is_quiet_and_enters_when_it_fits() {
+async fn waiters_of_a_shrunk_limit_stay_quiet_and_enter_when_they_fit() {
     let fleet = Fleet::start(3, Kind::Redis);
     let builder = || -> Builder { Quorum::builder().nodes(fleet.urls()) };
     let holder = builder().connect().await.unwrap();
@@ -37,7 +37,7 @@ async fn who_waits_beside_a_limit_that_shrank_is_quiet_and_enters_when_it_fits()
         leases.push(pool.acquire().await.unwrap());
     }
     pool.resize(8).await.unwrap();
-    // Eight slots are free, and twelve are held above: nobody fits in.
+    // Eight slots are free, and twelve above the limit are held, so nobody fits.
     leases.retain(|lease| lease.slot().unwrap() >= 8);
     assert_eq!(leases.len(), 12);
     sleep(Duration::from_millis(300)).await;
@@ -56,16 +56,16 @@ async fn who_waits_beside_a_limit_that_shrank_is_quiet_and_enters_when_it_fits()
     sleep(Duration::from_secs(3)).await;
     let asked = all() - before;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-    // Each looks twice a second, on three nodes.
+    // Each waiter looks twice a second, on three nodes.
     assert!(asked < 600, "{asked} calls in 3 s");
-    // Seven above and one below are eight.
+    // Seven holders above the limit and one below it are eight.
     leases.truncate(7);
     let first = async {
         while !waiters.iter().any(|waiter| waiter.is_finished()) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    // Six looks of each.
+    // Six looks of each waiter.
     let in_time = Duration::from_secs(3);
     timeout(in_time, first).await.expect("one fits in");
     leases.clear();

@@ -1,4 +1,4 @@
-//! All rules on: nothing is found.
+//! With all rules on, nothing is found.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use quorate::testing::simulation::{Profile, Rules, Stats, run};
 
 use crate::first_seed;
 
-/// The least number of schedules in a run of the tests; `QUORATE_SIM_SCHEDULES` for more.
+/// The least number of schedules in a run of the tests. `QUORATE_SIM_SCHEDULES` sets a greater one.
 const SCHEDULES: u64 = 11_000;
 const THREADS: u64 = 2;
 
@@ -22,13 +22,13 @@ fn thousands_of_schedules_find_nothing() {
     let only = std::env::var("QUORATE_SIM_PROFILE")
         .ok()
         .map(|name| Profile::named(&name).unwrap());
-    // Those whose schedules take long come less often.
+    // Profiles with long schedules are run less often.
     let quick = Profile::ALL
         .into_iter()
         .filter(|profile| !profile.is_long());
     let quick: Vec<_> = quick.collect();
     let in_turn = [&quick[..], &quick, &quick, &Profile::ALL].concat();
-    // It computes for minutes and measures no time: whatever runs beside it goes first.
+    // The test computes for minutes and measures no time, so everything else on the machine has priority.
     #[cfg(unix)]
     rustix::process::nice(19).unwrap();
     let (start, first) = (Instant::now(), first_seed());

@@ -1,5 +1,5 @@
-//! What the protocol does not protect, all rules on: it is found too, so that nobody believes
-//! otherwise. Who closes such a hole moves its profile to the others.
+//! Cases that the protocol does not protect, with all rules on. The simulation finds them, so that nobody believes
+//! otherwise. If such a hole is closed, move its profile to the others.
 
 use quorate::testing::simulation::{Profile, Rules, run};
 
@@ -15,9 +15,9 @@ fn is_left_over(profile: Profile, invariants: &[&str]) {
     assert!(invariants.contains(&failure.invariant()), "{failure}");
 }
 
-/// A raise, leases of the new length, a power cut, and all masters come back with what they had saved
-/// before the raise: nobody sees a voter, and what a disk vouches for is not changed by strangers.
+/// A raise, leases of the new length, and a power cut. All masters come back with what they had saved before the raise.
+/// No client sees a voter, and strangers do not change what a disk vouches for.
 #[test]
-fn a_raise_that_the_disks_do_not_know() {
+fn a_raise_that_the_disks_do_not_know_breaks_exclusion() {
     is_left_over(Profile::RaisedDisk, &["mutual exclusion", "token order"]);
 }

@@ -1,5 +1,5 @@
-//! Clocks beyond what exclusion assumes: it breaks, and behind a store that checks tokens no update is
-//! lost all the same.
+//! Clocks beyond the assumptions for exclusion. Exclusion breaks, but a store that checks tokens loses no update all
+//! the same.
 
 use quorate::testing::simulation::{Profile, Rules, Stats, run};
 

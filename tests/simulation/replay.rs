@@ -1,9 +1,9 @@
-//! One schedule again, with everything that happened: what a failure's last line calls.
+//! Runs one schedule again and prints everything that happened. The last line of a failure calls this.
 
 use quorate::testing::simulation::{Profile, Rule, Rules, replay};
 
 #[test]
-fn replay_what_the_environment_names() {
+fn replay_the_schedule_that_the_environment_names() {
     let Ok(what) = std::env::var("QUORATE_SIM_REPLAY") else {
         return;
     };

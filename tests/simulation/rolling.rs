@@ -1,4 +1,4 @@
-//! Masters that restart one after the other, with leases held all the time.
+//! Masters that restart one after the other while leases are held all the time.
 
 use quorate::testing::simulation::{Profile, Rules, Stats, run};
 
@@ -6,7 +6,7 @@ use crate::first_seed;
 
 const SCHEDULES: u64 = 60;
 
-/// Without REPAIR a lease among three outlives one restart, and among five two.
+/// Without REPAIR, a lease on three nodes outlives one restart, and a lease on five nodes outlives two.
 #[test]
 fn a_lease_outlives_every_master_it_began_with() {
     let first = first_seed();

@@ -1,5 +1,5 @@
-//! One real Consul agent, a server with a cluster of its own. In `asking` the test's own way into it; in `cluster` several
-//! with one cluster.
+//! One real Consul agent, a server with a cluster of its own. `asking` has the test's own way to ask it, and `cluster`
+//! has several agents in one cluster.
 
 mod asking;
 mod cluster;
@@ -21,12 +21,12 @@ use super::port::Port;
 use super::tls::Certificates;
 use super::{installed, keeper};
 
-/// How long it may take to have a leader: an election, on a busy machine.
+/// The time that it may take to have a leader: an election, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// May do anything where ACLs are on.
+/// A token with all rights, where ACLs are on.
 pub const MASTER: &str = "5a0cbd4c-1b3a-4f4e-9d5c-6f2f3a1c7e55";
 
-/// What an agent is started with.
+/// The options of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     acl: bool,
@@ -38,50 +38,50 @@ pub struct AgentOptions {
 }
 
 impl AgentOptions {
-    /// ACLs, and everything is denied that no token allows. The test's own way in uses [`MASTER`].
+    /// Turns on ACLs, which deny everything that no token allows. The test's own requests use [`MASTER`].
     pub fn acl(mut self) -> Self {
         self.acl = true;
         self
     }
 
-    /// TLS on a port of its own: [`Agent::tls_url`].
+    /// Adds TLS on a port of its own: [`Agent::tls_url`].
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.tls = Some(certificates.clone());
         self
     }
 
-    /// ... where only those may come in that have a certificate.
+    /// Accepts only TLS clients that have a certificate.
     pub fn asks_for_certificates(mut self) -> Self {
         self.asks_for_certificates = true;
         self
     }
 
-    /// A unix socket beside the port: [`Agent::socket`].
+    /// Adds a unix socket beside the port: [`Agent::socket`].
     pub fn socket(mut self) -> Self {
         self.socket = true;
         self
     }
 
-    /// It waits for a second server, which never comes.
+    /// The agent waits for a second server, which never comes.
     pub fn no_leader(mut self) -> Self {
         self.has_no_leader = true;
         self
     }
 
-    /// More of its configuration.
+    /// Adds to its configuration.
     pub fn config(mut self, config: Value) -> Self {
         self.config = config;
         self
     }
 
-    /// Starts it, and returns when it has a leader and takes writes.
+    /// Starts the agent, and returns when it has a leader and accepts writes.
     pub fn start(self) -> Agent {
         for _ in 0..10 {
             let agent = self.clone().not_yet_up();
             agent.write_config();
             match agent.launch() {
                 Ok(()) => return agent,
-                // As in `server`: someone who knows nothing of our claims was faster.
+                // As in `server`: a program that does not know of our claims was faster.
                 Err(why) if why.contains("address already in use") => continue,
                 Err(why) => panic!("{why}"),
             }
@@ -102,10 +102,10 @@ impl AgentOptions {
     }
 }
 
-/// A running agent (or one that a test has put down). Dropping it kills the process and deletes its files.
+/// An agent, running or stopped by a test. Dropping it kills the process and deletes its files.
 pub struct Agent {
     options: AgentOptions,
-    /// HTTP, HTTPS, servers, gossip.
+    /// The ports for HTTP, HTTPS, servers and gossip.
     ports: [Port; 4],
     dir: TempDir,
     process: Mutex<Option<Child>>,
@@ -120,7 +120,7 @@ impl Agent {
         AgentOptions::default()
     }
 
-    /// host:port
+    /// The address as host:port.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.ports[0].number())
     }
@@ -145,7 +145,7 @@ impl Agent {
         self.dir.path()
     }
 
-    /// The process, which must be up.
+    /// The id of the process, which must be running.
     pub fn pid(&self) -> u32 {
         self.process().as_ref().expect("the agent is down").id()
     }
@@ -154,10 +154,10 @@ impl Agent {
         self.process().is_some()
     }
 
-    /// The real `consul`, with this agent's address: `lock`, and the rest of what people run today.
+    /// The real `consul` with this agent's address, for `lock` and the other commands that people use.
     pub fn consul(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program());
-        // What whoever runs the tests has set for an agent of theirs is not for this one.
+        // Variables that the user has set for another agent must not reach this one.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CONSUL_") {
                 command.env_remove(name);
@@ -170,9 +170,9 @@ impl Agent {
         command
     }
 
-    // ---- what befalls it ----------------------------------------------------------------------
+    // ---- faults --------------------------------------------------------------------------------
 
-    /// Ends it as a power cut would; what it has written stays on disk.
+    /// Ends the process as a power cut would. Its written data stays on disk.
     pub fn kill9(&self) {
         if let Some(mut process) = self.process().take() {
             process.kill().expect("our own child");
@@ -180,14 +180,14 @@ impl Agent {
         }
     }
 
-    /// After `kill9`, on the same ports, with its files as they are.
+    /// Starts it after `kill9`, on the same ports, with its files as they are.
     pub fn start_again(&self) {
         if let Err(why) = self.launch() {
             panic!("{why}");
         }
     }
 
-    /// After `kill9`: a new cluster on the same ports.
+    /// Starts a new cluster on the same ports, after `kill9`.
     pub fn start_empty(&self) {
         std::fs::remove_dir_all(self.dir.path().join("data")).expect("our own directory");
         self.start_again();
@@ -206,7 +206,7 @@ impl Agent {
         kill_process(pid, signal).expect("our own child");
     }
 
-    // ---- how it comes up ----------------------------------------------------------------------
+    // ---- start ---------------------------------------------------------------------------------
 
     fn write_config(&self) {
         let [http, https, server, gossip] = self.ports.each_ref().map(Port::number);
@@ -243,7 +243,7 @@ impl Agent {
         std::fs::write(self.config(), config.to_string()).expect("our own directory");
     }
 
-    /// Starts the process and waits until it takes writes; the error tells why it does not.
+    /// Starts the process and waits until it accepts writes. The error says why it does not.
     fn launch(&self) -> Result<(), String> {
         self.spawn();
         self.until_it_takes_writes()

@@ -1,5 +1,5 @@
-//! What one holds at a time, for tests of what a caller may rely on: written once, they run on a [`quorate::Mutex`] and
-//! on a semaphore of one. [`on_both!`] makes two tests of each.
+//! Locks with one holder at a time. Tests of what a caller may rely on are written once, and run on a
+//! [`quorate::Mutex`] and on a semaphore of one. [`on_both!`] makes two tests of each.
 
 #![allow(unreachable_pub)]
 
@@ -17,13 +17,13 @@ const PREFIX: &str = "quorate";
 type Got = Result<Lease, Error>;
 type Tried = Result<Option<Lease>, Error>;
 
-/// A mutex, or what behaves as one.
+/// A mutex, or something that behaves like one.
 pub trait Exclusive: Clone + Send + Sync + 'static {
-    /// Where [`on_both!`] puts the tests of it.
+    /// The module in which [`on_both!`] puts its tests.
     const MODULE: &str;
-    /// Of so many first in line any may be next (guarantees, "The order of waiting").
+    /// Of this many waiters at the head of the queue any one may be next (guarantees, "The order of waiting").
     const WIDTH: usize;
-    /// Whether operators see its holder by name, and can evict it.
+    /// True if operators see its holder by name, and can evict it.
     const EVICTS: bool;
 
     fn of(quorum: &Quorum, name: impl Into<String>) -> Self;
@@ -56,20 +56,20 @@ pub trait Exclusive: Clone + Send + Sync + 'static {
 
     /// Takes it from its holder on all servers.
     fn take_away(by: &Quorum, fleet: &Fleet, name: &str) -> impl Future<Output = ()> + Send;
-    /// Whom a refusal names now, and how its text begins.
+    /// The holder that a refusal names now, and the beginning of its text.
     fn refusal(asks: &Quorum, name: &str) -> impl Future<Output = (Option<String>, String)> + Send;
 
-    // ---- what stands on a server -------------------------------------------------------------
+    // ---- the content of a server ------------------------------------------------------------------
 
     /// The entry of its holder.
     fn holder(server: &Server, name: &str) -> Option<String>;
-    /// For how much longer the server keeps it for its holder; zero if nobody has it.
+    /// For how much longer the server keeps it for its holder. Zero if nobody holds it.
     fn kept(server: &Server, name: &str) -> Duration;
     /// The counter of its tokens.
     fn counter(server: &Server, name: &str) -> Option<u64>;
-    /// The sorted set of those who wait.
+    /// The key of the sorted set of its waiters.
     fn line(name: &str) -> String;
-    /// Deletes what says who holds it. Who waits, and the counters, stay.
+    /// Deletes the entry of its holder. Waiters and counters stay.
     fn forget(server: &Server, name: &str);
 }
 
@@ -232,12 +232,12 @@ impl Exclusive for OneSlot {
         self.0.try_run(work)
     }
 
-    /// As nobody can be evicted: all servers forget it at once.
+    /// Stands for an eviction: all servers forget the holder at once.
     async fn take_away(_: &Quorum, fleet: &Fleet, name: &str) {
         fleet.iter().for_each(|server| Self::forget(server, name));
     }
 
-    /// A semaphore that is full names nobody: there may be thousands.
+    /// A full semaphore names no holder, because there may be thousands.
     async fn refusal(_: &Quorum, name: &str) -> (Option<String>, String) {
         let text = format!("{name:?}: all 1 slots are taken (one for another ");
         (None, text)
@@ -270,9 +270,9 @@ impl Exclusive for OneSlot {
     }
 }
 
-/// Makes of each `async fn name<E: Exclusive>()` the tests `mutex::name` and `semaphore_of_one::name`. What stands in
-/// front says on what they run: `threads` on two, `thread` on one, `paused` on one whose clock jumps; `processes` are
-/// plain functions.
+/// Makes the tests `mutex::name` and `semaphore_of_one::name` of each `async fn name<E: Exclusive>()`. The word in
+/// front chooses the runtime: `threads` is one with two threads, `thread` one with a single thread, and `paused` one
+/// with a clock that jumps. With `processes` the tests are plain functions.
 macro_rules! on_both {
     (@threads $test:ident $held:ty) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Kind, Server, ServerOptions};
 
-/// Several servers; used as a slice of them (`fleet[0].kill9()`, `fleet.iter()`).
+/// Several servers, used as a slice of them (`fleet[0].kill9()`, `fleet.iter()`).
 pub struct Fleet(Vec<Server>);
 
 impl Fleet {
@@ -27,16 +27,20 @@ impl Fleet {
         self.iter().map(Server::url).collect()
     }
 
-    /// What a lock or a semaphore left behind, on any node: every key under the prefix that has a TTL, and where that
-    /// is a semaphore's, every slot that is taken and everybody who waits; of a read-write lock every reader, and every writer that waits. (Keys that stay forever, as token counters,
-    /// are no lock. The mark of an eviction is none either, nor is `waiting`, which says of a node that somebody may
-    /// wait there, nor is the limit of a semaphore, nor what else stands of a read-write lock; these end by themselves.) Nodes which are down are skipped; one that
-    /// is stopped ends the test, for nobody knows what it holds.
+    /// Everything that locks and semaphores left behind, on any node. It has every key under the prefix that has a TTL.
+    /// For a semaphore it has every slot that is taken and every waiter. For a read-write lock it has every reader and
+    /// every waiting writer.
+    ///
+    /// Some keys are not leftovers. Keys that stay for ever, such as token counters, are not locks. Others end by
+    /// themselves: the mark of an eviction, `waiting` (which says that somebody may wait on that node), the limit of a
+    /// semaphore, and the other keys of a read-write lock.
+    ///
+    /// Nodes that are down are skipped. A stopped node ends the test, because nobody knows what it holds.
     pub fn leftover_locks(&self, prefix: &str) -> Vec<String> {
         let mut found = Vec::new();
         for server in self.iter().filter(|server| server.is_up()) {
             for (key, pttl) in server.keys() {
-                // No prefix holds an `@`, and no name stands in a key without one.
+                // No prefix contains an `@`, and every key with a name has one.
                 let sort = match key.split_once('@') {
                     Some((_, rest)) => rest.split(':').next().unwrap_or_default(),
                     None if key.ends_with(":waiting") => "waiting",
@@ -61,8 +65,7 @@ impl Fleet {
         found
     }
 
-    /// The same after giving the background work (rollbacks, dropped leases) up to `patience` to
-    /// clean up.
+    /// The same, after waiting up to `patience` for background work (rollbacks, dropped leases) to clean up.
     pub fn leftover_locks_after(&self, patience: Duration, prefix: &str) -> Vec<String> {
         let deadline = Instant::now() + patience;
         loop {

@@ -1,8 +1,8 @@
-//! What a rate limit is judged by, from outside.
+//! The measure by which a rate limit is judged from outside.
 
 use std::ops::Add;
 
-/// The most of these instants, which are in order, in any interval of this length.
+/// The greatest number of these instants, which must be sorted, in any interval of this length.
 pub fn most_within<T, D>(used: &[T], period: D) -> usize
 where
     T: Copy + Ord + Add<D, Output = T>,

@@ -1,9 +1,8 @@
-//! Starts server processes so that none outlives the test process, however that ends (panic, abort,
-//! `kill -9`).
+//! Starts server processes so that none outlives the test process, no matter how that ends (panic, abort, `kill -9`).
 //!
-//! The kernel sends the child a SIGKILL when its parent ends (PR_SET_PDEATHSIG). "Parent" is the
-//! thread that spawned it, and the threads of tests come and go: so one keeper thread, which lives
-//! as long as the process, spawns them all.
+//! The kernel sends the child a SIGKILL when its parent ends (PR_SET_PDEATHSIG). "Parent" means the thread that spawned
+//! it, and the threads of tests come and go. So one keeper thread, which lives as long as the process, spawns all of
+//! them.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +12,10 @@ use std::sync::mpsc::{Sender, channel};
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// A command that runs `program` and dies with this process; to be given to [`spawn`].
+/// A command that runs `program` and dies with this process. Pass it to [`spawn`].
 pub fn command(program: &Path) -> Command {
-    // setpriv (util-linux) sets the signal and then becomes the program, under the same pid. To set
-    // it between fork and exec ourselves would need unsafe code.
+    // setpriv (util-linux) sets the signal and then becomes the program, under the same pid. Setting the signal between
+    // fork and exec ourselves would need unsafe code.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
@@ -30,7 +29,7 @@ pub fn spawn(command: Command) -> Child {
         std::thread::Builder::new()
             .name("server-keeper".into())
             .spawn(move || {
-                // Never ends: the sender sits in a static.
+                // This loop never ends, because the sender is in a static.
                 for (mut command, answer) in inbox {
                     let _ = answer.send(command.spawn());
                 }

@@ -3,28 +3,27 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `server` | one Redis or Valkey process: started, killed, stopped, restarted with and without its memory |
-//! | `fleet` | several of them, and the question what locks were left behind |
+//! | `fleet` | several servers, and a check for locks that were left behind |
 //! | `proxy` | a network between a client and one server that can be slow, cut or silent |
 //! | `postgres` | one Postgres |
 //! | `consul` | one Consul agent, or a cluster of them |
 //! | `tls` | throw-away certificates |
-//! | `again` | the test program once more, as a process of its own |
-//! | `interval` | how many at most in any interval |
-//! | `keeper`, `port` | how no process outlives its test, and how tests run side by side |
+//! | `again` | the test program started again, as a process of its own |
+//! | `interval` | the greatest number of instants in any interval |
+//! | `stalls` | the times for which this machine gave a process no processor |
+//! | `keeper`, `port` | keep processes from outliving their test, and let tests run side by side |
 //!
 //! Beside this module, for `tests/main.rs` alone:
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `workers` | processes that work at the same time on one file |
+//! | `workers` | processes that work on one file at the same time |
 //! | `exclusive` | tests that are written once, and run on a mutex and on a semaphore of one |
 
-// The library's own tests and the benches take this module in too, and each uses only a part of it; what one
-// leaves unused is another's tool. So neither "never used" nor "not reachable from
-// outside" says anything here.
+// The library's own tests and the benches use this module too, and each uses only a part of it. So the warnings "never
+// used" and "not reachable from outside" say nothing here.
 #![allow(dead_code, unreachable_pub, unused_imports)]
-// A harness that cannot do its work must end the test at once, with the reason: panics are its
-// error handling.
+// A harness that cannot do its work must end the test at once, with the reason. So panics are its error handling.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -41,6 +40,7 @@ mod port;
 mod postgres;
 pub mod proxy;
 mod server;
+mod stalls;
 pub mod tls;
 
 use std::path::{Path, PathBuf};
@@ -53,11 +53,12 @@ pub use interval::most_within;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
+pub use stalls::Stalls;
 
-/// A wait this long is a hang; no promise is measured by it.
+/// A wait of this length is a hang. No promise is measured with it.
 pub const HANG: Duration = Duration::from_secs(20);
 
-/// A program that `install-servers.sh` has brought, for both packages of the workspace.
+/// A program that `install-servers.sh` installed, for both packages of the workspace.
 fn installed(program: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package

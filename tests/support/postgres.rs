@@ -14,27 +14,27 @@ use tempfile::TempDir;
 use super::port::Port;
 use super::{installed, keeper};
 
-/// How long it may take to start, or what was killed to be gone. A crash is mended at the next
-/// start, on a busy disk.
+/// The time that it may take to start, or that killed processes may take to vanish. The start after a crash repairs the
+/// data, on a busy disk.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running Postgres (or one that a test has put down), on a port of 127.0.0.1. Dropping it kills
-/// it and deletes its files. It lets everybody in who asks as `postgres`.
+/// A Postgres on a port of 127.0.0.1, running or stopped by a test. Dropping it kills it and deletes its files. It
+/// accepts every client that connects as `postgres`.
 pub struct Postgres {
     port: Port,
     dir: TempDir,
     durable: bool,
-    /// None while it is down.
+    /// `None` while it is down.
     process: Mutex<Option<Child>>,
 }
 
 impl Postgres {
-    /// Quick: it waits for no disk.
+    /// Starts it without syncing to disk, which is quick.
     pub fn start() -> Postgres {
         Postgres::start_with(false)
     }
 
-    /// What is committed is on disk: `kill9` and `start_again` lose nothing.
+    /// Starts it so that committed data is on disk: `kill9` and `start_again` lose nothing.
     pub fn start_durable() -> Postgres {
         Postgres::start_with(true)
     }
@@ -55,7 +55,7 @@ impl Postgres {
         self.process().is_some()
     }
 
-    /// The processes of the server that is up, its first one first.
+    /// The processes of a running server, its first one first.
     pub fn pids(&self) -> Vec<u32> {
         let first = self.process().as_ref().expect("the server is down").id();
         let mut pids = vec![first];
@@ -63,26 +63,25 @@ impl Postgres {
         pids
     }
 
-    /// Ends all its processes as a power cut would. (The disk's own cache is not lost.) Nothing
-    /// happens if it is down.
+    /// Ends all its processes as a power cut would. (The disk's own cache is not lost.) Does nothing if it is down.
     pub fn kill9(&self) {
         let Some(mut process) = self.process().take() else {
             return;
         };
-        // Stopped, it starts no more of them while they are counted.
+        // While it is stopped it starts no more processes, so they can be counted.
         let first = Pid::from_child(&process);
         kill_process(first, Signal::STOP).expect("our own child");
         let children = children(process.id());
         process.kill().expect("our own child");
         process.wait().expect("our own child");
         for &pid in &children {
-            // They end by themselves when the first one does: gone already, maybe.
+            // They end by themselves when the first process does, so they may be gone already.
             if is_postgres(pid) {
                 let pid = Pid::from_raw(pid.cast_signed()).expect("a process");
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        // One that is left would keep the memory that they share, and a new server from starting.
+        // A process that is left would keep the shared memory, and a new server could not start.
         let deadline = Instant::now() + PATIENCE;
         while children.iter().any(|&pid| is_postgres(pid)) {
             assert!(
@@ -102,7 +101,7 @@ impl Postgres {
     }
 }
 
-// How it comes up.
+// How it starts.
 impl Postgres {
     fn start_with(durable: bool) -> Postgres {
         let template = template();
@@ -116,7 +115,7 @@ impl Postgres {
             copy(&template, &server.data());
             match server.launch() {
                 Ok(()) => return server,
-                // As in `server`: someone who knows nothing of our claims was faster.
+                // As in `server`: a program that does not know of our claims was faster.
                 Err(why) if why.contains("Address already in use") => continue,
                 Err(why) => panic!("{why}"),
             }
@@ -124,7 +123,7 @@ impl Postgres {
         panic!("ten ports in a row were taken by others");
     }
 
-    /// Starts the process and waits until it answers; the error tells why it does not.
+    /// Starts the process and waits until it answers. The error says why it does not.
     fn launch(&self) -> Result<(), String> {
         let log = File::options()
             .create(true)
@@ -174,8 +173,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// It writes so into its pid file, where pg_ctl looks for it too. After a kill the file is the
-    /// old process's at first.
+    /// Returns true if its pid file says so. pg_ctl looks there too. After a kill the file is at first that of the old
+    /// process.
     fn is_ready(&self, pid: u32) -> bool {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let mut lines = file.lines();
@@ -234,11 +233,11 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// A new, empty cluster, to be copied. To make one takes longer than most tests: it is made once
-/// for each version, and kept.
+/// A new, empty cluster, to be copied. Making one takes longer than most tests, so it is made once for each version,
+/// and kept.
 fn template() -> PathBuf {
     let version = run(Command::new(program("postgres")).arg("--version"));
-    // ... and for each user, whose it must be.
+    // It is also made once for each user, because it must belong to that user.
     let name = format!(
         "{version} {}",
         servers_user().map_or(geteuid().as_raw(), |(uid, _)| uid)
@@ -257,8 +256,8 @@ fn template() -> PathBuf {
             .args(["--wal-segsize=1", "-D"])
             .arg(made.path().join("data"));
         run(&mut initdb);
-        // Beside its place first, then renamed: nobody sees half of it. Of two that made one at the
-        // same time the first is taken.
+        // The cluster is made next to its place and then renamed, so nobody sees half of it. If two are made at the
+        // same time, the first one is used.
         fs::create_dir_all(shelf).expect("our own directory");
         let beside = tempfile::tempdir_in(shelf).expect("our own directory");
         copy(&made.path().join("data"), &beside.path().join("data"));
@@ -303,8 +302,8 @@ fn as_servers_user(command: &mut Command) {
     }
 }
 
-/// Postgres does not run as root. Tests that do start it as `postgres` or, where there is no such
-/// user, as `nobody`.
+/// The user that runs Postgres, which does not run as root. Tests that run as root use `postgres` or, if there is no
+/// such user, `nobody`.
 fn servers_user() -> Option<(u32, u32)> {
     if !geteuid().is_root() {
         return None;
@@ -334,7 +333,7 @@ fn children(parent: u32) -> Vec<u32> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything; state and parent follow it.
+        // The name, in parentheses, may hold anything. The state and the parent follow it.
         let parent_of_pid = stat
             .rsplit(')')
             .next()
@@ -346,8 +345,8 @@ fn children(parent: u32) -> Vec<u32> {
     found
 }
 
-/// Whether it is alive (no zombie, which a container without an init process may keep), and nobody
-/// else's by now.
+/// Returns true if the process is alive and is still a Postgres. It may be a zombie, which a container without an init
+/// process may keep, or the pid may belong to another process by now.
 fn is_postgres(pid: u32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).contains("postgres")

@@ -1,7 +1,7 @@
 //! The network between a client and one server, with its faults.
 //!
-//! It runs on a thread and a runtime of its own: a test that blocks or stops its own runtime must
-//! not slow the network down.
+//! It runs on a thread and a runtime of its own, because a test that blocks or stops its own runtime must not slow down
+//! the network.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::{Agent, Server};
 #[derive(Clone, Default)]
 struct Faults {
     delay: Duration,
-    /// Bytes a second in each direction; 0: as many as come.
+    /// The bytes per second in each direction. 0 means no limit.
     rate: u32,
     cut: bool,
     hold_requests: bool,
     hold_replies: bool,
-    /// A text that is sent to the client without end, between the server's replies. Empty: nothing is sent.
+    /// A text that is sent to the client without end, between the server's replies. Nothing is sent if it is empty.
     flood: &'static str,
 }
 
@@ -32,7 +32,7 @@ enum Direction {
     Replies,
 }
 
-/// At once.
+/// The bytes of one write.
 const FLOOD_BYTES: usize = 16 * 1024;
 
 impl Direction {
@@ -56,7 +56,7 @@ impl Faults {
 pub struct Proxy {
     port: Port,
     url: String,
-    /// None only while it is being dropped.
+    /// `None` only while it is being dropped.
     faults: Option<watch::Sender<Faults>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -66,7 +66,7 @@ impl Proxy {
         Self::to(server.port(), |port| server.url_through(port))
     }
 
-    /// To an agent of Consul.
+    /// A proxy to a Consul agent.
     pub fn to_consul(agent: &Agent) -> Proxy {
         Self::to(agent.port(), |port| format!("http://127.0.0.1:{port}"))
     }
@@ -82,7 +82,7 @@ impl Proxy {
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            // When this returns the runtime is dropped, and all tasks and connections with it.
+            // When this returns, the runtime is dropped with all its tasks and connections.
             runtime.block_on(accept(listener, target, seen));
         });
         Proxy {
@@ -102,24 +102,24 @@ impl Proxy {
         &self.url
     }
 
-    /// From now on every byte is this much later, in each direction; the order stays.
+    /// From now on every byte is this much later, in each direction. The order stays the same.
     pub fn delay(&self, one_way: Duration) {
         self.change(|faults| faults.delay = one_way);
     }
 
-    /// From now on so many bytes a second pass in each direction; 0: as many as come. The proxy takes in
-    /// no more than that, so the senders' sockets fill up.
+    /// From now on this many bytes per second pass in each direction. 0 means no limit. The proxy reads no more than
+    /// that, so the senders' sockets fill up.
     pub fn rate(&self, bytes_a_second: u32) {
         self.change(|faults| faults.rate = bytes_a_second);
     }
 
-    /// Closes every connection; new ones are closed as soon as they are there.
+    /// Closes every connection. New connections are closed at once.
     pub fn cut(&self) {
         self.change(|faults| faults.cut = true);
     }
 
-    /// Silence: connections are accepted, nothing goes through. What was sent is kept, as TCP keeps
-    /// it through a partition, and arrives, late, when this ends.
+    /// Silence: connections are accepted, but nothing passes. Sent bytes are kept, as TCP keeps them during a
+    /// partition, and arrives late when this ends.
     pub fn blackhole(&self, on: bool) {
         self.change(|faults| {
             faults.hold_requests = on;
@@ -127,12 +127,12 @@ impl Proxy {
         });
     }
 
-    /// Half a silence: the server hears and acts, its replies are kept back.
+    /// Silence in one direction: the server gets requests and executes them, but its replies are kept back.
     pub fn hold_replies(&self, on: bool) {
         self.change(|faults| faults.hold_replies = on);
     }
 
-    /// From now on the client is sent this text without end, between the server's replies. Empty: it ends.
+    /// From now on the client is sent this text without end, between the server's replies. An empty text ends this.
     pub fn flood(&self, text: &'static str) {
         self.change(|faults| faults.flood = text);
     }
@@ -157,7 +157,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.faults = None; // which ends `accept`
+        self.faults = None; // this ends `accept`
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -172,7 +172,7 @@ async fn accept(listener: std::net::TcpListener, target: u16, mut faults: watch:
                 let Ok((client, _)) = accepted else { continue };
                 tokio::spawn(connection(client, target, faults.clone()));
             }
-            // An error: the Proxy is gone.
+            // An error means that the Proxy is gone.
             changed = faults.changed() => if changed.is_err() { return },
         }
     }
@@ -183,7 +183,7 @@ async fn connection(client: TcpStream, target: u16, faults: watch::Receiver<Faul
     let cut = cut.wait_for(|faults| faults.cut);
     let forward = async {
         let server = TcpStream::connect(("127.0.0.1", target)).await?;
-        // Else the proxy would add delays of its own (Nagle) to small requests.
+        // Without this the proxy would add delays of its own (Nagle) to small requests.
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
@@ -200,8 +200,8 @@ async fn connection(client: TcpStream, target: u16, faults: watch::Receiver<Faul
     }
 }
 
-/// One direction. Reading and writing are apart, so that a delay holds back no later bytes more
-/// than its own length, and a held direction goes on taking bytes in, as the sender's kernel would.
+/// Forwards one direction. Reading and writing are separate, so a delay delays later bytes by no more than its own
+/// length. A held direction goes on accepting bytes, as the sender's kernel would.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -215,7 +215,7 @@ async fn pump(
         loop {
             let n = from.read(&mut buffer).await?;
             let at = Instant::now() + seen.borrow().delay;
-            // An empty piece is the end of the stream, which is late like everything else.
+            // An empty piece is the end of the stream, and it is late like all other bytes.
             let _ = arrived.send((at, buffer[..n].to_vec()));
             if n == 0 {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! One real server process, with everything that can befall it.
+//! One real server process, with all the faults that it can have.
 
 mod options;
 
@@ -18,28 +18,27 @@ use tempfile::TempDir;
 use super::keeper;
 use super::port::Port;
 
-/// How long a server may take to answer, to stop or to catch up with its master. Far more than it
-/// needs: who waits this long hangs.
+/// The time that a server may take to answer, to stop or to catch up with its master. This is far more than it needs,
+/// so a wait of this length is a hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A running server (or one that a test has put down). Dropping it kills the process and deletes
-/// its files.
+/// A server, running or stopped by a test. Dropping it kills the process and deletes its files.
 ///
-/// All methods take `&self`, so that a test can put servers down while others talk to them. `conn`,
-/// `cmd` and `keys` are the test's own way in, through a unix socket beside the port: they see the
-/// server as it is, whatever stands before the port.
+/// All methods take `&self`, so that a test can stop servers while others talk to them. `conn`, `cmd` and `keys` are
+/// the test's own access, through a unix socket beside the port. They see the server as it is, no matter what is in
+/// front of the port.
 pub struct Server {
     options: ServerOptions,
     port: Port,
     cluster_port: Option<Port>,
     dir: TempDir,
-    /// By how many seconds its wall clock is off, if it has a clock of its own.
+    /// By how many seconds its wall clock is wrong, if it has a clock of its own.
     clock_off: AtomicI64,
-    /// None while it is down.
+    /// `None` while it is down.
     process: Mutex<Option<Child>>,
 }
 
-// Where it is.
+// Addresses.
 impl Server {
     pub fn start(kind: Kind) -> Server {
         ServerOptions::new(kind).start()
@@ -53,12 +52,12 @@ impl Server {
         self.port.number()
     }
 
-    /// As the default user, with its password if it has one.
+    /// The URL for the default user, with its password if it has one.
     pub fn url(&self) -> String {
         self.url_through(self.port())
     }
 
-    /// As another user, or with another password.
+    /// The URL for another user, or with another password.
     pub fn url_with(&self, user: &str, password: &str) -> String {
         format!(
             "{}://{user}:{password}@127.0.0.1:{}",
@@ -67,7 +66,7 @@ impl Server {
         )
     }
 
-    /// The unix socket, which every server here has beside its port.
+    /// The unix socket, which every server of the tests has beside its port.
     pub fn unix_url(&self) -> String {
         let path = self.socket().display().to_string();
         match &self.options.password {
@@ -80,7 +79,7 @@ impl Server {
         self.dir.path()
     }
 
-    /// The process, which must be up.
+    /// The id of the process, which must be running.
     pub fn pid(&self) -> u32 {
         let process = self.process();
         process.as_ref().expect("the server is down").id()
@@ -90,7 +89,7 @@ impl Server {
         self.process().is_some()
     }
 
-    /// The same URL with another port: for what stands between a client and this server.
+    /// The same URL with another port, for a program between a client and this server.
     pub(super) fn url_through(&self, port: u16) -> String {
         let scheme = self.scheme();
         match &self.options.password {
@@ -112,22 +111,22 @@ impl Server {
     }
 }
 
-// What can be asked of it.
+// Requests.
 impl Server {
-    /// A fresh connection, as the default user. It gives up when the server is silent for 5 s
-    /// (SIGSTOP), so that no test hangs.
+    /// A fresh connection as the default user. It gives up when the server is silent for 5 s (SIGSTOP), so that no test
+    /// hangs.
     pub fn conn(&self) -> redis::Connection {
         self.try_conn()
             .unwrap_or_else(|error| panic!("{self}: {error}"))
     }
 
-    /// One command on a connection of its own; an error reply ends the test.
+    /// Sends one command on a connection of its own. An error reply ends the test.
     pub fn cmd(&self, words: &[&str]) -> redis::Value {
         self.try_cmd(words)
             .unwrap_or_else(|error| panic!("{self}: {words:?}: {error}"))
     }
 
-    /// One command, for those that may be refused.
+    /// Sends one command that may be refused.
     pub fn try_cmd(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
         let mut command = redis::Cmd::new();
         for word in words {
@@ -136,7 +135,7 @@ impl Server {
         command.query(&mut self.try_conn()?)
     }
 
-    /// All keys, each with its remaining time in ms (-1: stays forever), sorted.
+    /// All keys, sorted, each with its remaining time in ms (-1 means for ever).
     pub fn keys(&self) -> Vec<(String, i64)> {
         let mut conn = self.conn();
         let names: Vec<Vec<u8>> = redis::cmd("KEYS")
@@ -149,7 +148,7 @@ impl Server {
                 .arg(&name)
                 .query(&mut conn)
                 .unwrap_or_else(|error| panic!("{self}: PTTL: {error}"));
-            // -2: it expired since it was listed.
+            // -2 means that it expired since it was listed.
             if pttl != -2 {
                 keys.push((String::from_utf8_lossy(&name).into_owned(), pttl));
             }
@@ -170,7 +169,7 @@ impl Server {
         s * 1000 + us / 1000
     }
 
-    /// One field of INFO, as `run_id` or `master_link_status`.
+    /// One field of INFO, such as `run_id` or `master_link_status`.
     pub fn info(&self, field: &str) -> Option<String> {
         let info: String = FromRedisValue::from_redis_value(self.cmd(&["INFO"])).expect("text");
         info.lines()
@@ -185,9 +184,9 @@ impl Server {
     }
 }
 
-// What can befall it.
+// Faults.
 impl Server {
-    /// Ends it as a power cut would. Nothing happens if it is down.
+    /// Ends it as a power cut would. Does nothing if it is down.
     pub fn kill9(&self) {
         if let Some(mut process) = self.process().take() {
             process.kill().expect("our own child");
@@ -201,7 +200,7 @@ impl Server {
             return;
         };
         signal(&process, Signal::TERM);
-        signal(&process, Signal::CONT); // a stopped process would not hear the first
+        signal(&process, Signal::CONT); // a stopped process would not notice the first signal
         let deadline = Instant::now() + PATIENCE;
         while process.try_wait().expect("our own child").is_none() {
             if Instant::now() > deadline {
@@ -213,8 +212,7 @@ impl Server {
         }
     }
 
-    /// Starts it after `kill9` or `shutdown`, on the same port, with what it finds of its old
-    /// files.
+    /// Starts it after `kill9` or `shutdown`, on the same port, with its old files.
     pub fn start_again(&self) {
         assert!(!self.is_up(), "{self} is up");
         if let Err(why) = self.launch() {
@@ -229,14 +227,14 @@ impl Server {
         self.start_again();
     }
 
-    /// Puts what it has in memory now aside, for `restart_with_snapshot`.
+    /// Saves its present memory for `restart_with_snapshot`.
     pub fn save_snapshot(&self) {
         self.cmd(&["SAVE"]);
         fs::copy(self.dump(), self.snapshot()).expect("SAVE has written dump.rdb");
     }
 
-    /// Kills it and starts it with the memory of `save_snapshot`, on the same port: what it
-    /// answered since is forgotten.
+    /// Kills it and starts it with the memory of `save_snapshot`, on the same port. It forgets everything that it
+    /// answered since then.
     pub fn restart_with_snapshot(&self) {
         assert!(
             !self.options.appendonly,
@@ -247,7 +245,7 @@ impl Server {
         self.start_again();
     }
 
-    /// The whole process hangs; its connections stay open.
+    /// Stops the whole process. Its connections stay open.
     pub fn sigstop(&self) {
         self.signal(Signal::STOP);
     }
@@ -256,8 +254,7 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Makes it a replica of `master`, and returns when it has the master's data (and has lost its
-    /// own).
+    /// Makes it a replica of `master`, and returns when it has the master's data instead of its own.
     pub fn replicaof(&self, master: &Server) {
         assert!(master.options.tls.is_none(), "not made for TLS");
         if let Some(password) = &master.options.password {
@@ -287,7 +284,7 @@ impl Server {
 
 // Its clock.
 impl Server {
-    /// Steps the wall clock of a server with a clock of its own: from now on it is off by this many seconds.
+    /// Steps the wall clock of a server with a clock of its own. From now on it is wrong by this many seconds.
     pub fn set_clock(&self, seconds: i64) {
         assert!(self.options.own_clock, "it has the clock of this machine");
         self.clock_off.store(seconds, Relaxed);
@@ -303,9 +300,9 @@ fn libfaketime() -> PathBuf {
         .expect("no libfaketime: run tests/install-servers.sh (make test does)")
 }
 
-// How it comes up.
+// How it starts.
 impl Server {
-    /// Starts the process and waits until it answers; the error tells why it does not.
+    /// Starts the process and waits until it answers. The error says why it does not.
     fn launch(&self) -> Result<(), String> {
         let log = File::options()
             .create(true)
@@ -331,9 +328,8 @@ impl Server {
 
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // Only this process can answer on the socket in our own directory. It opens that after
-            // its port, and ends itself when it cannot have the port: so an answer here means that
-            // the port is open too.
+            // Only this process can answer on the socket in our own directory. It opens the socket after its port, and
+            // ends if it cannot have the port. So an answer here means that the port is open too.
             let answer = self.try_cmd(&["PING"]);
             let Err(error) = answer else { return Ok(()) };
             let ended = match self.process().as_mut().map(Child::try_wait) {
@@ -353,7 +349,7 @@ impl Server {
     }
 
     fn write_clock(&self, seconds: i64) {
-        // Renamed into its place: the server never reads half of it.
+        // The file is renamed into its place, so that the server never reads half of it.
         let new = self.dir.path().join("clock.new");
         fs::write(&new, format!("{seconds:+}\n")).expect("our own directory");
         fs::rename(&new, self.clock_file()).expect("our own directory");
@@ -408,7 +404,7 @@ impl std::fmt::Display for Server {
     }
 }
 
-/// The child is not waited for yet, so its pid cannot have become another process's.
+/// The child has not been waited for yet, so its pid cannot belong to another process.
 fn signal(process: &Child, what: Signal) {
     kill_process(Pid::from_child(process), what).expect("our own child");
 }

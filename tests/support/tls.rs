@@ -1,9 +1,9 @@
-//! Throw-away certificates for a server on 127.0.0.1, made by the `openssl` command.
+//! Throw-away certificates for a server on 127.0.0.1, made with the `openssl` command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Paths of PEM files. A client needs `ca` only.
+/// Paths of PEM files. A client needs only `ca`.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     pub ca: PathBuf,
@@ -11,12 +11,10 @@ pub struct Certificates {
     pub key: PathBuf,
 }
 
-/// Makes a certificate authority and a certificate for 127.0.0.1 and localhost in `dir`, valid for
-/// two days.
+/// Makes a certificate authority, and a certificate for 127.0.0.1 and localhost, in `dir`. Both are valid for two days.
 pub fn certificates(dir: &Path) -> Certificates {
-    // Its own configuration, so that no machine's openssl.cnf adds extensions; rustls insists on
-    // version 3 certificates, on names in subjectAltName, and on a server certificate that is not
-    // an authority itself.
+    // It uses its own configuration, so that no machine's openssl.cnf adds extensions. rustls requires version 3
+    // certificates, names in subjectAltName, and a server certificate that is not an authority itself.
     let config = dir.join("openssl.cnf");
     let text = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = quorate test\n\
                 [ca]\nbasicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyCertSign, cRLSign\n\

@@ -1,4 +1,4 @@
-//! Processes that work at the same time on one file, and their work: this very test program, started again.
+//! Processes that work on one file at the same time. Each is this test program, started again.
 
 #![allow(unreachable_pub)]
 
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Fleet, again};
 
-/// Far more than a lease and a quarantine last.
+/// Far longer than a lease and a quarantine.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// What ended workers leave behind is gone after this.
+/// Keys of ended workers are gone after this time.
 pub const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 const WORK: &str = "QUORATE_TEST_WORK";
@@ -20,7 +20,7 @@ const URLS: &str = "QUORATE_TEST_URLS";
 const DIR: &str = "QUORATE_TEST_DIR";
 const STORE: &str = "QUORATE_TEST_STORE";
 
-/// What a worker is told.
+/// The instructions of a worker.
 pub struct Job {
     pub work: String,
     pub urls: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// None: this process is no worker.
+    /// `None` if this process is not a worker.
     pub fn of_this_process() -> Option<Self> {
         let var = |name| std::env::var(name).unwrap_or_default();
         Some(Self {
@@ -49,13 +49,13 @@ pub fn millis(from: u64, to: u64) -> Duration {
     Duration::from_millis(rand::random_range(from..to))
 }
 
-/// Appends a line by one write.
+/// Appends a line in one write.
 pub fn write_line(log: &Path, line: &str) {
     let mut log = File::options().append(true).create(true).open(log).unwrap();
     log.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// A line of the file: the number, and with which token it was written.
+/// A line of the file: the number, and the token with which it was written.
 pub struct Entry {
     pub number: u64,
     pub token: u64,
@@ -75,7 +75,7 @@ pub fn written(log: &Path) -> Vec<Entry> {
     lines.collect()
 }
 
-/// Processes at work; dropping it kills them.
+/// Running worker processes. Dropping this kills them.
 pub struct Workers {
     pub dir: tempfile::TempDir,
     urls: String,
@@ -86,7 +86,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// `test`: the one that calls [`Job::of_this_process`], after its `module_path!()`.
+    /// `test` is the name of the test that calls [`Job::of_this_process`], after its `module_path!()`.
     pub fn start(
         (n, work): (usize, &str),
         (module, test): (&'static str, &str),
@@ -119,7 +119,7 @@ impl Workers {
         self.children.push(child);
     }
 
-    /// Kills the oldest, and hires another for this.
+    /// Kills the oldest worker, and starts another with this work.
     pub fn replace(&mut self, work: &str) {
         let mut child = self.children.remove(0);
         child.kill().unwrap();
@@ -131,7 +131,7 @@ impl Workers {
         written(&self.dir.path().join("log"))
     }
 
-    /// The counter moves on: it is no test if nobody gets the lock.
+    /// Waits until the counter has moved on. The test would show nothing if nobody got the lock.
     pub fn progress(&self, after: &str) {
         let so_far = self.log().len();
         let deadline = Instant::now() + PATIENCE;
@@ -141,19 +141,19 @@ impl Workers {
         }
     }
 
-    /// All end of themselves, their work is looked at, and nothing is left behind.
+    /// Ends the workers in order, checks their work, and checks that nothing is left behind.
     pub fn finish(self, fleet: &Fleet) {
         self.end();
         assert_eq!(fleet.leftover_locks_after(GONE_WITHIN, "quorate"), [""; 0]);
     }
 
-    /// All end of themselves, and their work is looked at.
+    /// Ends the workers in order, and checks their work.
     pub fn end(mut self) {
         self.stop();
         check(&self.log());
     }
 
-    /// All end of themselves.
+    /// Ends the workers in order.
     pub fn stop(&mut self) {
         File::create(self.dir.path().join("stop")).unwrap();
         for mut child in self.children.drain(..) {
@@ -163,7 +163,7 @@ impl Workers {
     }
 }
 
-/// No update was lost, and the tokens grow.
+/// Checks that no update was lost, and that the tokens grow.
 pub fn check(log: &[Entry]) {
     println!("{} updates", log.len());
     let mut token = 0;

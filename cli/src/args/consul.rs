@@ -1,4 +1,4 @@
-//! Consul in place of the masters: for `lock` and `semaphore`.
+//! The options of `lock` and `semaphore` that take the lock in Consul instead of on the masters.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 #[cfg(feature = "consul")]
@@ -11,18 +11,19 @@ use {
     std::time::Duration,
 };
 
-/// The error for `--consul` if it cannot be used.
+/// The error for `--consul` in a build without Consul.
 #[cfg(not(feature = "consul"))]
-pub(super) const ELSEWHERE: &str = "this `quorate` was built without Consul; `quorate lock` and `quorate semaphore` know it otherwise: cargo install quorate-cli";
-/// The error for `--consul` from commands that do not know it.
+pub(super) const ELSEWHERE: &str = "this `quorate` was built without Consul. To get --consul for `quorate lock` and \
+                                    `quorate semaphore`: cargo install quorate-cli";
+/// The error for `--consul` with a command that does not have it.
 #[cfg(feature = "consul")]
-pub(super) const ELSEWHERE: &str = "--consul is known to `quorate lock` and `quorate semaphore` only, behind that word: all other commands ask Redis \
-     or Valkey masters";
+pub(super) const ELSEWHERE: &str = "only `quorate lock` and `quorate semaphore` take --consul, after the name of the \
+     command. All other commands use Redis or Valkey masters";
 /// How long one answer of Consul may take.
 #[cfg(feature = "consul")]
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Without Consul there is nothing to ask for.
+/// Stands for the options of Consul in a build without Consul, where there are none.
 #[cfg(not(feature = "consul"))]
 #[derive(Debug, Default)]
 pub(crate) struct InConsul;
@@ -40,13 +41,15 @@ impl InConsul {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Consul")]
 pub(crate) struct InConsul {
-    /// Take it in Consul by this agent, not on servers: http://host:port, https://.., host:port or unix:///path.
-    /// It is what `consul lock` takes by that name. The token and the like come from Consul's own variables
+    /// Take it in Consul through this agent, not on masters: http://host:port, https://.., host:port or
+    /// unix:///path.
+    /// It is the one that `consul lock` takes by that name. The token and the TLS settings come from Consul's own
+    /// variables
     /// (CONSUL_HTTP_TOKEN, CONSUL_CACERT, ..)
     #[arg(long = "consul", value_name = "URL")]
     url: Option<String>,
 
-    /// The datacenter where it is taken [default: the agent's own]
+    /// The datacenter in which to take it [default: the agent's own]
     #[arg(long, value_name = "NAME", requires = "url")]
     datacenter: Option<String>,
 }
@@ -57,7 +60,7 @@ impl InConsul {
         self.url.is_some()
     }
 
-    /// Consul, which is not asked anything yet; none if it is not wanted.
+    /// Returns a Consul client that has not asked anything yet, or `None` without `--consul`.
     ///
     /// # Errors
     /// `Invalid`.
@@ -80,7 +83,7 @@ impl InConsul {
     }
 }
 
-/// Whether `--consul` was given where it is not known.
+/// Returns true if the error is about `--consul` with a command that does not have it.
 pub(super) fn is_elsewhere(error: &clap::Error) -> bool {
     let word = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::UnknownArgument

@@ -1,5 +1,5 @@
-//! Which servers, and what all their clients agree on: from the command line, the environment, or a file. The settings are
-//! those of the library's table.
+//! Which servers to use, and the settings that all their clients agree on. They come from the command line, the
+//! environment, or a file. The settings are those of the library's table.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::failure::Failure;
 
 const HEADING: &str = "Servers";
 const NODE: &str = "node";
-const NODE_HELP: &str = "A server: redis://[user:password@]host[:port], rediss://.. (TLS) or unix:///path. Repeat it for every \
-    server; every client has to name the same ones. Default: those in QUORATE_NODES";
-/// Settings that also make sense for Consul. All others are about masters.
+const NODE_HELP: &str = "A server: redis://[user:password@]host[:port], rediss://.. (TLS) or unix:///path. Repeat it \
+    for every server. All clients must name the same servers. Default: those in QUORATE_NODES";
+/// Settings that also apply to Consul. All others are about masters.
 const ALSO_OF_CONSUL: [&str; 3] = ["connect_timeout", "label", "node_timeout"];
 
-/// Which servers, and what all their clients agree on.
+/// Which servers to use, and the settings that all their clients agree on.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     nodes: Vec<String>,
@@ -32,7 +32,7 @@ fn offered() -> impl Iterator<Item = &'static Setting> {
         .filter(|setting| !setting.variable.is_empty())
 }
 
-/// `max_ttl` is `--max-ttl`.
+/// The name of the setting's option: `max_ttl` becomes `max-ttl`.
 fn option(setting: &Setting) -> String {
     setting.name.replace('_', "-")
 }
@@ -106,8 +106,8 @@ impl Fleet {
             .map_err(usage)
     }
 
-    /// With Consul no masters are named on the command line. Variables about masters do not count: they may
-    /// be settings of the whole machine.
+    /// Refuses options about masters beside `--consul`. Variables about masters are allowed, because they may be
+    /// settings of the whole machine.
     pub(super) fn fill_beside_consul(&mut self) -> Result<(), Failure> {
         let of_masters = |setting: &&Setting| !ALSO_OF_CONSUL.contains(&setting.name);
         let mut given = offered().filter(of_masters);
@@ -132,7 +132,7 @@ impl Fleet {
 
     /// The environment in which `quorate` finds the same settings, except for the label.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
-        // A comma may stand in a password.
+        // A comma separates the URLs, and a password may contain one.
         let nodes: Vec<String> = self
             .nodes
             .iter()
@@ -145,18 +145,17 @@ impl Fleet {
         nodes.into_iter().chain(settings).collect()
     }
 
-    /// A builder with everything that was said, on the command line or in the environment.
+    /// A builder with all settings that were given on the command line or in the environment.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         let builder = Quorum::builder().nodes(self.nodes()?);
-        // At the end nodes are only told to let go, on connections that are open: a node that does not answer in
-        // this time would not in the default's 5 s either.
+        // The shutdown only sends releases, on connections that are open. A node that does not answer in this time
+        // would not answer in the default of 5 s either.
         Ok(builder
             .options(self.options.clone())
             .shutdown_timeout(self.node_timeout().saturating_mul(2)))
     }
 
-    /// The servers as they were named: on the command line, in the environment, or in a file that
-    /// the environment names.
+    /// The servers that were named on the command line, in the environment, or in a file that the environment names.
     pub(crate) fn nodes(&self) -> Result<Vec<String>, Failure> {
         if !self.nodes.is_empty() {
             return Ok(self.nodes.clone());
@@ -180,7 +179,7 @@ impl Fleet {
         self.options.node_timeout()
     }
 
-    /// How long one answer may take, if nobody said otherwise.
+    /// How long one answer may take: the setting, or `default` where it was not given.
     pub(crate) fn answer_within(&self, default: Duration) -> Duration {
         self.options.node_timeout.unwrap_or(default)
     }
@@ -193,7 +192,7 @@ impl Fleet {
         self.options.label.as_deref()
     }
 
-    /// As the library's own default would have it.
+    /// The label that was given, or a default like the library's own.
     pub(crate) fn label(&self) -> String {
         let given = self.options.label.clone();
         given.unwrap_or_else(|| format!("torture:{}", std::process::id()))

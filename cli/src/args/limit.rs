@@ -1,4 +1,4 @@
-//! The words of `quorate limit`, and its help.
+//! The options of `quorate limit`, and its help.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -8,58 +8,56 @@ use quorate::Outage;
 use super::duration;
 
 pub(super) const ABOUT: &str = "\
-Waits until a rate limit has room, then runs a command: at most so many in any interval, wherever it \
-begins, on all machines together.
+Waits until a rate limit has room, then runs a command. At most the given number of commands begin in any interval, \
+wherever the interval begins, on all machines together.
 
-Nothing is held while the command runs: a limit counts how often commands begin, not how many run. For \
-that there is `quorate semaphore`. Without a command it takes what it was told to and ends, so that a \
-script can go on.";
+Nothing is held while the command runs: a limit counts how often commands begin, not how many run at once. To limit \
+that, use `quorate semaphore`. Without a command it takes the units and ends, so that a script can go on.";
 
 pub(super) const AFTER: &str = "\
 Examples:
   quorate limit supplier --rate 2000/min -- ./call.sh
-  quorate limit supplier --rate 2000/min --rate 50/s -- ./call.sh     both hold together
+  quorate limit supplier --rate 2000/min --rate 50/s -- ./call.sh     both apply together
   quorate limit supplier --rate 2000/min --cost 20 -- ./call.sh 20
   quorate limit mail --rate 1/10m --no-wait -- ./mail.sh              now or not at all (75)
   quorate limit supplier --rate 2000/min && curl https://supplier     within a script
 
-The bound holds for any interval, so a cron job that begins every 10 minutes, now a moment earlier and \
-now later, finds a limit of 1/10m still taken every second time. Give it a shorter period: 1/9m.
+The limit holds for any interval. A cron job that runs every 10 minutes begins a moment earlier or later each time, \
+so it finds a limit of 1/10m still used up every second time. Give it a shorter period: 1/9m.
 
-Each server has a share of the limit and gives it out by itself: one that is down takes its share with \
-it, and one that is left still serves. A limit of at most 16 units needs a majority. Others \
-who use the same limit have to say the same rates, in any order: by other rates they count by \
-themselves, beside these. Those who wait are served in no order.
+Each server has a share of the limit and gives it out by itself. The share of a server that is down cannot be used, \
+and a server that is left still gives out its own. A limit of at most 16 units needs a majority. All programs that \
+share a limit have to give the same rates, in any order: the same name with other rates is a separate limit. Waiters \
+are served in no particular order.
 
-A server that restarted may have forgotten what it gave out. It gives nothing until it has been watched \
-for a whole interval, the longest of those asked for; where only short commands use the servers, let \
-`quorate watch` run as a service.
+A server that restarted may have forgotten what it gave out. It gives out nothing until it has been watched for a \
+whole interval, the longest of the rates. If only short commands use the servers, run `quorate watch` as a service.
 
-The command replaces this process: it has its process id, its terminal, and all signals are its own. It \
-finds the name in QUORATE_NAME. What a lock around it has put into its environment stays there. It does \
-not find QUORATE_NODES, which may hold passwords: --keep-env leaves it in. If this process is stopped or \
-slow before the command begins, the command begins late: what is limited is when it was allowed.
+The command replaces this process: it has its process id and its terminal, and gets all signals itself. It finds the \
+name in QUORATE_NAME. The variables that an enclosing `quorate lock` has set stay set. QUORATE_NODES is removed, \
+because it may hold passwords; --keep-env keeps it. If this process is stopped or slow before the command begins, \
+the command begins late: the limit applies to the moment when it was allowed.
 
-While all is well nothing is printed. On a terminal, or with -v, one line says what is waited for. \
+Nothing is printed while all is well. On a terminal, or with -v, one line tells why it waits. \
 Ctrl-C, TERM, HUP and QUIT end the wait.
 
 Exit status:
-  0        it was allowed, and there is no command
+  0        it was allowed (without a command)
   N        the command's own
   128+n    the wait was ended by signal n
   126 127  the command cannot be run / was not found
   64       wrong usage or setting
   69
-      no server can say whether there is room (none, or too few, can be reached; or they are \
+      no server can tell whether there is room (none, or too few, can be reached; or they are \
 quarantined), or their answers come too late; see --on-outage
-  75       no room until the wait ran out; at once where that is known to come too late
+  75       no room within the wait; at once if it is known that room comes too late
 
 --json: without a command {name, allowed: true, wait_ms: 0, remaining, limit}; remaining is null if that \
-is not known. With --show allowed says whether there is room for one. An error is an object on stderr; \
+is not known. With --show, allowed tells whether there is room for one unit. An error is an object on stderr; \
 `denied` also has name, allowed: false, wait_ms, \
 remaining and limit. limit is the smallest of the rates' numbers.";
 
-/// What is expected of a rate.
+/// How a rate is written.
 const RATE: &str = "a rate is N/PERIOD, as in 2000/min, 50/s or 3/10m: N is at least 1, and PERIOD is s, sec, second, min, \
      minute, h, hour, d, day, or a duration from 100ms to 24h";
 
@@ -69,11 +67,11 @@ pub(crate) struct Limit {
     pub(crate) name: String,
 
     /// At most N in any PERIOD, as in 2000/min: s, min, h, d or a duration such as 500ms, from 100ms to 24h.
-    /// Repeat it for up to four that hold together. The same in all programs that use it
+    /// Repeat it for up to four rates that apply together. Give the same rates in all programs that use the limit
     #[arg(long = "rate", value_name = "N/PERIOD", required = true, value_parser = rate)]
     pub(crate) rates: Vec<Rate>,
 
-    /// How much of it is taken, all at once
+    /// How many units to take, all at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cost: u32,
 
@@ -89,22 +87,22 @@ pub(crate) struct Limit {
     #[arg(long, conflicts_with_all = ["command", "wait", "no_wait", "cost", "on_outage", "keep_env"])]
     pub(crate) show: bool,
 
-    /// What to do while no server can say whether there is room: error ends with 69, deny waits as if there
-    /// were none (75), allow goes on without counting
+    /// The outcome while no server can tell whether there is room: error ends with 69, deny waits as if there were
+    /// none (75), allow goes on without counting
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnOutage::Error, hide_possible_values = true)]
     pub(crate) on_outage: OnOutage,
 
-    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. --node and the
-    /// other settings of servers are put there too
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node and
+    /// of the other options of servers are put there too
     #[arg(long)]
     pub(crate) keep_env: bool,
 
-    /// What to run, after `--`
+    /// The command to run, after `--`
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// So many in any interval of a length.
+/// At most `limit` units in any interval of length `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) limit: u32,

@@ -1,4 +1,4 @@
-//! What `quorate lock` and `quorate semaphore` are told: what to take, and what to run under it.
+//! The options of `quorate lock` and `quorate semaphore`: what to take, and the command to run under it.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -9,20 +9,20 @@ use crate::failure::{Failure, HELD};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Lock {
-    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly. Several names, at most
-    /// 64: the locks of all of them at once, or none
+    /// The name: 1 to 512 bytes of any text; in Consul a path of its keys, such as jobs/nightly. With several
+    /// names, at most 64, the locks of all of them at once, or none
     #[arg(required_unless_present = "named", value_name = "NAME")]
     names: Vec<String>,
 
-    /// A name too, one that begins with a dash: --name=-x
+    /// A name that begins with a dash: --name=-x
     #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
     named: Vec<String>,
 
-    /// Read under the read-write lock of this name: beside others who read, while nobody writes
+    /// Take the read-write lock of this name to read: beside other readers, while nobody writes
     #[arg(long, conflicts_with = "write")]
     read: bool,
 
-    /// Write under the read-write lock of this name: alone. While this waits no new reader comes in
+    /// Take the read-write lock of this name to write: alone. While this waits, new readers wait too
     #[arg(long)]
     write: bool,
 
@@ -36,11 +36,11 @@ pub(crate) struct Semaphore {
     #[arg(required_unless_present = "named", conflicts_with = "named")]
     name: Option<String>,
 
-    /// The name, where it begins with a dash: --name=-x
+    /// The name, if it begins with a dash: --name=-x
     #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
     named: Option<String>,
 
-    /// How many slots it has: at most so many commands run at once. The same in all programs that use it
+    /// The number of slots: at most this many commands run at once. Give the same number in all programs
     #[arg(long, value_name = "N")]
     limit: u32,
 
@@ -51,8 +51,8 @@ pub(crate) struct Semaphore {
 /// For how long what is asked for is waited for and held, and what is run meanwhile.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// How long a grant lasts unless renewed: others wait this long when this machine dies; in Consul up to
-    /// twice as long, and 10s is the least there [default: 10s, or --max-ttl if that is less]
+    /// How long a grant lasts unless renewed. Others wait this long if this machine dies; in Consul, where 10s is
+    /// the least, up to twice as long [default: 10s, or --max-ttl if that is less]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 
@@ -60,34 +60,34 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
-    /// Try once, and end with 75 if it cannot be had now
+    /// Try once, and end with 75 if it is not free now
     #[arg(long)]
     pub(crate) no_wait: bool,
 
-    /// The exit status if others hold it until the wait ran out
+    /// The exit status if others still hold it when the wait is over
     #[arg(short = 'E', long, value_name = "N", default_value_t = HELD)]
     pub(crate) conflict_status: u8,
 
-    /// Print nothing if others hold it: the exit status tells. Everything else that goes wrong is printed
+    /// Print nothing if others hold it. All other errors are printed
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// End the command when it has run for this long: for commands that may hang. It is told to end a
-    /// twentieth of the ttl earlier [default: no bound]
+    /// End the command when it has run for this long, for commands that may hang. It gets SIGTERM a twentieth of
+    /// the ttl earlier [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// Hold on until all of the command's process group has ended, not only the command itself: what it
-    /// left in the background runs under the lock or slot too, and is ended if that is lost
+    /// Hold the lock or slot until all of the command's process group has ended, not only the command itself. The
+    /// processes that it left in the background are ended too if the lock or slot is lost
     #[arg(long)]
     pub(crate) whole_group: bool,
 
-    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. --node and the
-    /// other settings of servers are put there too
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node and
+    /// of the other options of servers are put there too
     #[arg(long)]
     pub(crate) keep_env: bool,
 
-    /// What to run, after `--`
+    /// The command to run, after `--`
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 
@@ -96,11 +96,11 @@ pub(crate) struct Run {
     pub(crate) consul: InConsul,
 }
 
-/// What is asked for.
+/// The lock or the slot that the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Mutex(String),
-    /// Of more than one name, each of them once.
+    /// More than one name, each of them once.
     Several(Vec<String>),
     Read(String),
     Write(String),
@@ -124,26 +124,26 @@ impl Lock {
         let in_consul = self.run.consul.is_asked();
         match of_a_side {
             Some(side) if in_consul => Err(Failure::usage(format!(
-                "{side} cannot be used with --consul: a lock in Consul is that of `consul lock`, which one holds at a time. \
-                 Read-write locks stand on Redis or Valkey masters only"
+                "{side} cannot be used with --consul: a lock in Consul has one holder at a time, as with `consul \
+                 lock`. Read-write locks need Redis or Valkey masters"
             ))),
             Some(side) if !more.is_empty() => Err(Failure::usage(format!(
-                "{side} takes one name, and {} are given: several names are locked as mutexes, all or none",
+                "{side} takes one name, and {} are given: several names can only be locked as mutexes",
                 names.len()
             ))),
             Some(_) if self.read => Ok(Asked::Read(first.clone())),
             Some(_) => Ok(Asked::Write(first.clone())),
             None if more.is_empty() => Ok(Asked::Mutex(first.clone())),
             None if in_consul => Err(Failure::usage(
-                "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key. Several names at once \
-                 stand on Redis or Valkey masters only",
+                "--consul takes one name: a lock in Consul is one key, as with `consul lock`. Several names at once \
+                 need Redis or Valkey masters",
             )),
             None => self.several(names.clone()),
         }
     }
 
     fn several(&self, mut names: Vec<String>) -> Result<Asked, Failure> {
-        // `quorate lock nightly rsync -- -a`: `rsync` would be locked, and `-a` run.
+        // In `quorate lock nightly rsync -- -a` the word `rsync` would be locked as a name, and `-a` would be run.
         let command = self.run.command.first().and_then(|word| word.to_str());
         if let Some(option) = command.filter(|word| word.starts_with('-')) {
             return Err(Failure::usage(super::without_secrets(&format!(
@@ -168,14 +168,14 @@ impl Semaphore {
     }
 }
 
-/// For those who left it out, or put it behind the command.
-const BEFORE_ALL: &str = "`--` stands before all of what is to be run, as in `quorate lock nightly -- ./report.sh --full`. Words before \
-     it are names of locks, and options of quorate";
+/// Advice for a user who left `--` out, or put it behind the command.
+const BEFORE_ALL: &str = "put `--` before the whole command, as in `quorate lock nightly -- ./report.sh --full`. \
+     Words before it are names of locks and options of quorate";
 
-/// For a name that begins with a dash.
+/// Advice about a name that begins with a dash.
 const DASHED: &str = "if it is a name, write --name=";
 
-/// Clap would say that such a name belongs behind `--`, where the command stands.
+/// Replaces clap's advice, which is to put such a name behind `--`, where the command belongs.
 pub(super) fn say_how_a_dash_is_written(error: &mut clap::Error) {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return;
@@ -191,8 +191,8 @@ pub(super) fn say_how_a_dash_is_written(error: &mut clap::Error) {
     }
 }
 
-/// Where there is no `--` the command's words are taken as names and options, and clap's own advice would put `--` behind the
-/// first of them.
+/// Says where `--` belongs. Without it, clap takes the command's words as names and options, and its own advice would
+/// put `--` behind the first of them.
 pub(super) fn say_where_the_command_stands(error: &mut clap::Error) {
     let is_about_it = matches!(
         error.kind(),
@@ -251,7 +251,7 @@ mod tests {
 
     #[cfg(feature = "consul")]
     #[test]
-    fn what_does_not_go_together_is_told_with_the_reason() {
+    fn conflicting_options_are_refused_with_the_reason() {
         let consul = ["--consul", "http://127.0.0.1:8500", "--", "true"];
         let with_consul = |words: &[&'static str]| [words, &consul[..]].concat();
         for (words, says) in [
@@ -261,7 +261,7 @@ mod tests {
             ),
             (
                 vec!["a", "b", "--read", "--", "true"],
-                "--read takes one name, and 2 are given: several names are locked as mutexes",
+                "--read takes one name, and 2 are given: several names can only be locked as mutexes",
             ),
             (
                 vec!["a", "b", "c", "--write", "--", "true"],
@@ -269,7 +269,7 @@ mod tests {
             ),
             (
                 with_consul(&["a", "--read"]),
-                "--read cannot be used with --consul: a lock in Consul is that of `consul lock`, which one holds at a time",
+                "--read cannot be used with --consul: a lock in Consul has one holder at a time, as with `consul lock`",
             ),
             (
                 with_consul(&["a", "--write"]),
@@ -277,7 +277,7 @@ mod tests {
             ),
             (
                 with_consul(&["a", "b"]),
-                "--consul takes one name: a lock in Consul is that of `consul lock`, which is one key",
+                "--consul takes one name: a lock in Consul is one key, as with `consul lock`",
             ),
             (vec!["--", "true"], "<NAME>..."),
             (vec!["-x", "--", "true"], "if it is a name, write --name=-x"),
@@ -287,9 +287,9 @@ mod tests {
         }
     }
 
-    /// A newcomer leaves `--` out, or puts it behind the command: that must not lock its words.
+    /// A newcomer may leave `--` out, or put it behind the command. The command's words must not be locked then.
     #[test]
-    fn who_forgets_the_dashes_is_told_where_they_stand() {
+    fn an_error_for_missing_dashes_says_where_they_belong() {
         for words in [
             &["nightly", "./report.sh"][..],
             &["nightly", "./report.sh", "--wait", "3s"],

@@ -12,9 +12,9 @@ use crate::{
     output,
 };
 
-/// How often a slot is freed that its holder has put back: it renewed at that very moment.
+/// The number of attempts to free a slot. Its holder puts the slot back if it renews at that very moment.
 const TRIES: u32 = 3;
-/// A renewal that was under way is over by then.
+/// A renewal that was under way is over after this time.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(
@@ -30,8 +30,9 @@ pub(super) async fn run(
         }
         let slots: Vec<String> = evict.slots.iter().map(|slot| whose(seen, *slot)).collect();
         return Err(Failure::usage(format!(
-            "nothing was done. Of {name:?} {}; with --yes they would be freed on all nodes and go to the first in line. A holder \
-             learns of it when it next renews, and until then two may believe that they hold a slot",
+            "nothing was done. With --yes these slots of {name:?} would be freed on all nodes and go to the first \
+             waiters: {}. A holder learns of it at its next renewal; until then two may believe that they hold a \
+             slot",
             slots.join(", ")
         )));
     }
@@ -49,7 +50,7 @@ pub(super) async fn run(
         if !args.json {
             output::say(&match freed {
                 true => format!(
-                    "{} of {name:?} is free for the next; its holder learns of it at its next renewal and may go on until then",
+                    "{} of {name:?} is free for the next waiter; its holder learns of it at its next renewal and may go on until then",
                     whose(seen, *slot)
                 ),
                 false => format!("slot {slot} of {name:?} was free already"),
@@ -65,7 +66,7 @@ pub(super) async fn run(
 
 /// Frees a slot until its holder is gone from a majority. Returns true if anybody had it.
 async fn free(name: &str, slot: u32, quorum: &Quorum, seen: &Inspection) -> Result<bool, Failure> {
-    // The limit decides nothing here.
+    // The limit does not matter for an eviction.
     let semaphore = quorum.semaphore(name, seen.limit().unwrap_or(1));
     let freed = semaphore.evict(slot).await?;
     let Some(before) = holder(seen, slot) else {
@@ -84,20 +85,20 @@ async fn free(name: &str, slot: u32, quorum: &Quorum, seen: &Inspection) -> Resu
         UNAVAILABLE,
         "not_evicted",
         format!(
-            "{} of {name:?} still: its holder reaches a server that this command does not reach. Look at `quorate nodes`, and say \
-             it again",
+            "{} of {name:?} could not be freed: its holder reaches a server that this command does not reach. Check \
+             `quorate nodes`, and run this again",
             whose(seen, slot)
         ),
     ))
 }
 
-/// The holder by majority.
+/// The slot's holder, according to a majority of the nodes.
 fn holder(seen: &Inspection, number: u32) -> Option<Slot> {
     let mut slots = seen.slots().into_iter();
     slots.find(|slot| slot.number == number && slot.is_held)
 }
 
-/// `slot 3, held by web-3:77,`
+/// For example `slot 3 (held by web-3:77)`.
 fn whose(seen: &Inspection, slot: u32) -> String {
     match holder(seen, slot) {
         Some(held) => format!("slot {slot} (held by {})", held.holder.label),
@@ -117,13 +118,13 @@ pub(super) fn say_which(seen: &Inspection) -> String {
     let are = if taken == 1 { "is" } else { "are" };
     let taken = counted(taken.into(), "slot");
     format!(
-        "nothing was done. {name:?} is a semaphore, of which {taken} {are} taken: {}. Say which to free, as in `quorate evict NAME \
-         --slot 0 --yes`",
+        "nothing was done. {name:?} is a semaphore, and {taken} {are} taken: {}. Name the slots to free, as in \
+         `quorate evict NAME --slot 0 --yes`",
         slots.join(", ")
     )
 }
 
-/// Only locks are freed, and a semaphore may have the name too.
+/// Says that the slots of a semaphore of the same name stay taken, because only locks are freed.
 pub(super) fn stay(seen: &Inspection) -> &'static str {
     match seen.taken_slots() {
         0 => "",

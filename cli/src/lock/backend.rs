@@ -1,4 +1,4 @@
-//! Where a lock is taken, and what is asked of it: the masters, or Consul.
+//! Where a lock is taken: on the masters, or in Consul.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use crate::{
     wanted::{Terms, Wanted},
 };
 
-/// How often Consul is asked whether it is there.
+/// How often Consul is asked whether it is ready.
 #[cfg(feature = "consul")]
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Where it is taken.
+/// Where the lock is taken.
 pub(super) enum Backend {
     Masters(Quorum),
     #[cfg(feature = "consul")]
@@ -33,7 +33,7 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    /// Nobody is asked anything yet.
+    /// Opens the backend without sending anything yet.
     pub(super) fn open(args: &Args, run: &Run) -> Result<Self, Failure> {
         #[cfg(feature = "consul")]
         if let Some(consul) = run.consul.connect_lazy(&args.fleet)? {
@@ -42,7 +42,7 @@ impl Backend {
         Ok(Self::Masters(args.fleet.builder()?.connect_lazy()?))
     }
 
-    /// What is asked for, with its settings.
+    /// The lock or slot that is asked for, with its settings.
     pub(super) fn wanted(
         &self,
         run: &Run,
@@ -62,7 +62,7 @@ impl Backend {
         }
     }
 
-    /// Waits until it can be used, for as long as `--connect-timeout` allows.
+    /// Waits until the backend can be used, for as long as `--connect-timeout` allows.
     pub(super) async fn ready(&self, args: &Args) -> Result<(), Failure> {
         match self {
             Self::Masters(quorum) => Ok(quorum.ready().await?),
@@ -71,12 +71,12 @@ impl Backend {
         }
     }
 
-    /// It was not given.
+    /// The failure when the lock or slot was not granted.
     pub(super) async fn refused(&self, run: &Run, asked: &Asked, error: Error) -> Failure {
         match (self, &error) {
-            // The next question is who has it, so the nodes are asked once more.
+            // The user's next question is who holds it, so the nodes are asked once more.
             (Self::Masters(quorum), Error::Held(_)) => asked.held(run, &seen(quorum, asked).await),
-            // The hint about new servers is for servers that look new: the error alone does not know.
+            // Only servers that look new get the hint about new servers. The error alone does not tell.
             (Self::Masters(quorum), Error::Quarantined(_)) => {
                 let left = error.retry_after().unwrap_or_default();
                 let text = quarantined(left, quorum);
@@ -93,13 +93,13 @@ impl Backend {
         }
     }
 
-    /// `"a", held by web-1:77`: what a wait is for. None if it is over.
+    /// Describes what the command waits for, as `"a", held by web-1:77`. `None` if the wait is over.
     pub(super) async fn waits_for(&self, asked: &Asked, wanted: &Wanted) -> Option<String> {
         let name = asked.shown();
         let quorum = match self {
             Self::Masters(quorum) => quorum,
-            // Consul names the holder to callers that do not get the lock. If the lock is free, the caller that has waited longest
-            // gets it next.
+            // Consul names the holder to callers that do not get the lock. If the lock is free, the caller that has
+            // waited longest gets it next.
             #[cfg(feature = "consul")]
             Self::Consul(_) => {
                 return match wanted.take_now().await {
@@ -116,7 +116,7 @@ impl Backend {
         let health = quorum.health();
         let what = match asked.taken_by(&seen) {
             Some(taken) => taken,
-            None if health.is_ready() => "which changes hands".to_owned(),
+            None if health.is_ready() => "which is changing hands".to_owned(),
             None => match health.votes_in {
                 Some(left) => quarantined(left, quorum),
                 None => format!(
@@ -130,28 +130,29 @@ impl Backend {
         Some(format!("{name:?}, {what}{}", asked.line(&seen)))
     }
 
-    /// What was granted is taken back, and what is held is released.
+    /// Takes back grants and releases what is held.
     pub(super) async fn end(&self) {
         match self {
             Self::Masters(quorum) => drop(quorum.shutdown().await),
             #[cfg(feature = "consul")]
             Self::Consul(consul) => select! {
                 _ = consul.shutdown() => {}
-                // It would be asked again and again, for long.
+                // Consul does not answer, and the shutdown would ask it again for a long time.
                 Err(_) = consul.ready() => {}
             },
         }
     }
 }
 
-/// What nodes know of each name, as far as that can be asked.
+/// The nodes' knowledge of each name. Names that cannot be asked about are left out.
 async fn seen(quorum: &Quorum, asked: &Asked) -> Vec<Inspection> {
     let names = asked.names().iter().map(|name| quorum.inspect(name));
     let seen = join_all(names).await.into_iter();
     seen.filter_map(Result::ok).collect()
 }
 
-/// Consul may be about to start, or to elect a leader. A request that it refuses once, it would refuse again.
+/// Waits until Consul answers, because it may be about to start, or to elect a leader. A request that it refuses once
+/// is not sent again: it would be refused again.
 #[cfg(feature = "consul")]
 async fn consul_ready(consul: &Consul, within: Duration) -> Result<(), Failure> {
     let end = Instant::now() + within;
@@ -165,7 +166,7 @@ async fn consul_ready(consul: &Consul, within: Duration) -> Result<(), Failure> 
                 return Err(Failure::unavailable(text));
             }
         };
-        // The error says more than that the time is over.
+        // This error says more than that the time is over.
         let again = Instant::now() + AGAIN;
         if again >= end || is_refusal(&error) {
             return Err(Failure::of_consul(error));

@@ -1,5 +1,5 @@
-//! While the lock is held: the command runs, is stopped and goes on with the job that it is part of, and ends
-//! before the lock can be anybody else's.
+//! The time while the lock is held. The command runs. It is stopped and continued with the job that it is part of. It
+//! ends before anybody else can get the lock.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::{
     signals::{Signals, is_stop},
 };
 
-/// How long a killed process may take to be gone: the kernel may be writing its memory to disk.
+/// How long a killed process may take to vanish: the kernel may be writing its memory to disk.
 const GONE: Duration = Duration::from_secs(1);
 /// Why a command cannot be ended.
 const UNTOUCHABLE: &str = "it may not be signalled (does it run as another user, as under sudo?)";
-/// How often to look whether what a command left behind has ended.
+/// How often to check whether the processes that a command left behind have ended.
 const LOOK_BEHIND: Duration = Duration::from_millis(100);
 
 /// A lease under which a command runs.
@@ -32,7 +32,7 @@ pub(super) struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// Holds the lock until the command has ended, or has to end.
+    /// Holds the lock until the command has ended, or must end.
     pub(super) async fn hold(
         self,
         run: &Run,
@@ -49,7 +49,7 @@ impl Held<'_> {
             child.adopt_orphans();
         }
         let mut told = false;
-        // When the validity ends, in the lease's own time, as last seen.
+        // When the validity ends, on the lease's own clock, as of the last look.
         let mut end = lease.held_for();
         loop {
             let validity = lease.validity();
@@ -57,7 +57,7 @@ impl Held<'_> {
             child.look();
             if valid {
                 end = lease.held_for().saturating_add(validity);
-                // This process may have been stopped, but the lease was looked at after that.
+                // This process may have been stopped, but the lease was checked after that.
                 child.go_on();
                 if let Some(code) = child.done() {
                     let released = self.release(code).await;
@@ -80,7 +80,7 @@ impl Held<'_> {
                     heard = signals.next_or_child() => heard,
                     () = time::sleep(rest) => None,
                 };
-                // A signal that is heard after a stop must not be passed on under an old lease.
+                // A signal that arrives after a stop must not be passed on under an expired lease.
                 let Some(signal) = heard.filter(|_| lease.is_valid()) else {
                     return;
                 };
@@ -107,7 +107,7 @@ impl Held<'_> {
         }
     }
 
-    /// The lease is over, so the command has to end before the validity does.
+    /// The lease is over, so the command must end before the validity does.
     async fn lost(
         self,
         end: Duration,
@@ -122,7 +122,7 @@ impl Held<'_> {
         let ended = child.ended();
         let nothing_left = ended.is_some() && child.rest() == Rest::Gone;
         child.adopt_orphans();
-        // The last fifth is for the kill.
+        // The last fifth of the notice is for the kill.
         let notice = notice(ttl);
         let announced = lease.held_for();
         // This process itself may have been stopped, and learn of the loss late.
@@ -130,7 +130,8 @@ impl Held<'_> {
             .saturating_sub(notice / 5)
             .min(announced.saturating_add(notice * 4 / 5));
         if kill_at > announced {
-            // Processes that may not be signalled are found below. A stopped one hears SIGTERM only after SIGCONT.
+            // Processes that may not be signalled are found below. A stopped process notices SIGTERM only after
+            // SIGCONT.
             let _ = child.signal(Signal::SIGTERM);
             let _ = child.signal(Signal::SIGCONT);
             until_gone(&mut child, &lease, kill_at, signals).await;
@@ -149,17 +150,17 @@ impl Held<'_> {
         let who = match ended {
             None => "the command".to_owned(),
             Some(code) => {
-                format!("the command had ended, with status {code}; what it left in the background")
+                format!("the command had ended, with status {code}; the rest of its process group")
             }
         };
         let then = match (rest, ended) {
             (Rest::Gone, Some(code)) if nothing_left => {
                 format!("the command had ended, with status {code}")
             }
-            (Rest::Gone, _) if gone_in_time => format!("{who} was told to end, and did in time"),
+            (Rest::Gone, _) if gone_in_time => format!("{who} was told to end, and ended in time"),
             (Rest::Gone, _) => format!("{who} was told to end, and then killed"),
             (Rest::Alive, _) => {
-                format!("{who} was killed, and is not gone yet: process group {group}")
+                format!("{who} was killed, but is not gone yet: process group {group}")
             }
             (Rest::Untouchable, _) => format!(
                 "{who} could not be ended: {UNTOUCHABLE} and may still run, process group {group}"
@@ -168,7 +169,7 @@ impl Held<'_> {
         under.lost(reason, &then)
     }
 
-    /// The command ended by itself.
+    /// Releases the lock after the command has ended by itself.
     async fn release(self, code: u8) -> Result<u8, Failure> {
         let Self {
             args,
@@ -204,13 +205,13 @@ async fn until_gone(child: &mut Child, lease: &Lease, until: Duration, signals: 
             return;
         }
         select! {
-            // It has little time left, so that it is not stopped now.
+            // The command has little time left, so it is not stopped now.
             signal = signals.next() => if !is_stop(signal) {
                 let _ = child.pass_on(signal);
             },
             () = time::sleep(LOOK.min(left)) => {}
         }
-        // Ctrl-Z reaches only the command.
+        // Ctrl-Z reaches only the command, so the command alone is stopped and has to be continued.
         if child.stopped_by().is_some() {
             let _ = child.signal(Signal::SIGCONT);
         }

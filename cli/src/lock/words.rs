@@ -1,4 +1,5 @@
-//! How what is asked for, and what a command runs under, is called: a lock, a side of a read-write lock, a slot of a semaphore.
+//! The words for what is asked for and for what a command runs under: a lock, a side of a read-write lock, a slot of a
+//! semaphore.
 
 use std::{fmt, slice, time::Duration};
 
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl Asked {
-    /// Its name, or its names.
+    /// The names that are asked for.
     pub(super) fn names(&self) -> &[String] {
         match self {
             Self::Several(names) => names,
@@ -21,12 +22,12 @@ impl Asked {
         }
     }
 
-    /// As its lease is called.
+    /// The name, or the names, as the lease calls them.
     pub(super) fn shown(&self) -> String {
         self.names().join(", ")
     }
 
-    /// How many slots there are, of a semaphore.
+    /// The number of slots, of a semaphore.
     pub(super) fn limit(&self) -> Option<u32> {
         match self {
             Self::Slot { limit, .. } => Some(*limit),
@@ -34,7 +35,7 @@ impl Asked {
         }
     }
 
-    /// As it is called by those who wait.
+    /// The noun that a waiter uses for it.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Self::Mutex(_) | Self::Read(_) | Self::Write(_) => "the lock",
@@ -43,7 +44,7 @@ impl Asked {
         }
     }
 
-    /// What to do for those who did not get it.
+    /// Advice for a user who did not get it.
     pub(super) fn advice(&self, run: &Run) -> String {
         let advice = match run.wait {
             Some(_) => "a longer --wait waits for",
@@ -57,7 +58,8 @@ impl Asked {
         format!("{advice} {it}")
     }
 
-    /// What stands against it on the masters, for those who wait for it; none if nothing is seen of that. `seen`: each name.
+    /// The holder or waiter that is in the way on the masters; `None` if the nodes name nothing. `seen` has one
+    /// entry for each name.
     pub(super) fn taken_by(&self, seen: &[Inspection]) -> Option<String> {
         match self {
             Self::Slot { .. } => all_taken(seen.first()?),
@@ -65,12 +67,13 @@ impl Asked {
         }
     }
 
-    /// How many wait for it there, where that is worth a word. The command that asks is one of them.
+    /// How many wait for it on the masters, or nothing if that is not worth mentioning. The command that asks is one of
+    /// them.
     pub(super) fn line(&self, seen: &[Inspection]) -> String {
         let waiting = |count: fn(&Inspection) -> u64| seen.iter().map(count).sum();
         let (waiting, how) = match self {
-            Self::Mutex(_) => (waiting(Inspection::waiting), "wait in line"),
-            Self::Slot { .. } => (waiting(Inspection::waiting_for_slots), "wait in line"),
+            Self::Mutex(_) => (waiting(Inspection::waiting), "wait in the queue"),
+            Self::Slot { .. } => (waiting(Inspection::waiting_for_slots), "wait in the queue"),
             Self::Write(_) => (waiting(Inspection::waiting_to_write), "wait to write"),
             Self::Several(_) | Self::Read(_) => (0, ""),
         };
@@ -80,20 +83,20 @@ impl Asked {
         }
     }
 
-    /// Others have it there. `seen`: each name.
+    /// The failure because others have it on the masters. `seen` has one entry for each name.
     pub(super) fn held(&self, run: &Run, seen: &[Inspection]) -> Failure {
         let (name, advice) = (self.shown(), self.advice(run));
         if let Self::Slot { .. } = self {
             let seen = seen.first();
-            // Otherwise one is free by now, or those who wait come first.
+            // If not all are taken, a slot is free by now, or other waiters come first.
             let how = seen.and_then(all_taken);
-            let how = how.unwrap_or_else(|| "no slot could be had".to_owned());
+            let how = how.unwrap_or_else(|| "no slot could be taken".to_owned());
             return Failure::full(&name, seen, &format!("{how}; {advice}"));
         }
         let against = self.against(seen);
         let how = match &against {
             Some(against) => against.to_string(),
-            // It changes hands.
+            // No holder was seen, because the lock is changing hands.
             None => "is held by somebody else".to_owned(),
         };
         let (holder, which) = against.map_or((None, None), |one| (one.holder, one.which));
@@ -104,7 +107,7 @@ impl Asked {
         }
     }
 
-    /// Who has it, or comes before.
+    /// The holder, or the waiter that comes first.
     fn against(&self, seen: &[Inspection]) -> Option<Against> {
         match self {
             Self::Several(_) => {
@@ -129,15 +132,15 @@ impl Asked {
     }
 }
 
-/// Who has what is asked for: `is held by web-3:77, for 8.2 s more unless it is renewed`.
+/// The holder of what is asked for: `is held by web-3:77, for 8.2 s more unless it is renewed`.
 struct Against {
-    /// Of several names, which one.
+    /// Which of several names it is.
     which: Option<String>,
     how: &'static str,
     label: String,
-    /// Who it is, where it holds.
+    /// The holder itself, if it holds the lock (a waiter does not).
     holder: Option<Holder>,
-    /// How many more.
+    /// The number of others beside it.
     others: u64,
 }
 
@@ -152,7 +155,7 @@ impl Against {
         }
     }
 
-    /// Of those who read, the one who stays for longest.
+    /// The reader whose lease ends last.
     fn readers(seen: &Inspection) -> Option<Self> {
         let readers = seen.readers();
         let reader = readers.iter().find(|reader| reader.is_held)?;
@@ -162,20 +165,20 @@ impl Against {
         })
     }
 
-    /// Those who wait to write come first.
+    /// Writers that wait come first.
     fn who_waits(seen: &Inspection) -> Option<Self> {
         let waiting = seen.waiting_writers();
         let first = waiting.iter().max_by_key(|writer| writer.nodes.len())?;
         Some(Self {
             which: None,
-            how: "kept for a writer that waits,",
+            how: "kept for the waiting writer",
             label: first.label.clone(),
             holder: None,
             others: seen.waiting_to_write().saturating_sub(1),
         })
     }
 
-    /// `held by web-3:77`: what a wait is for.
+    /// Describes what a user waits for: `held by web-3:77`.
     fn briefly(&self) -> String {
         let which = self.which.as_ref().map(|which| format!("{which:?} is "));
         let (which, others) = (which.unwrap_or_default(), self.others());
@@ -194,12 +197,12 @@ impl Against {
 impl fmt::Display for Against {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.which {
-            Some(which) => write!(f, "cannot be had: {which:?} is ")?,
+            Some(which) => write!(f, "cannot be taken: {which:?} is ")?,
             None => f.write_str("is ")?,
         }
         write!(f, "{} ", self.how)?;
         match &self.holder {
-            // Of many the time of one says nothing.
+            // With several holders the time of one of them does not help.
             Some(holder) if self.others == 0 => holder.fmt(f),
             _ => write!(f, "{}{}", self.label, self.others()),
         }
@@ -214,18 +217,19 @@ fn all_taken(seen: &Inspection) -> Option<String> {
     }
 }
 
-/// What a command runs under: `the lock "a"`, `the read lock "a"`, `slot 2 of "pool"`, `a slot of "pool"`.
+/// The lock or slot that a command runs under: `the lock "a"`, `the read lock "a"`, `slot 2 of "pool"`, `a slot of
+/// "pool"`.
 pub(crate) struct Under {
     pub(crate) name: String,
-    /// Its number, on the masters.
+    /// The slot's number, on the masters.
     pub(crate) slot: Option<u32>,
-    /// What sort of lock; none: a slot.
+    /// The kind of lock; `None` for a slot.
     lock: Option<&'static str>,
     is_in_consul: bool,
 }
 
 impl Under {
-    /// Under this lease.
+    /// Describes this lease.
     pub(super) fn of(asked: &Asked, lease: &Lease, is_in_consul: bool) -> Self {
         Self {
             name: lease.name().to_owned(),
@@ -241,7 +245,7 @@ impl Under {
         }
     }
 
-    /// `"a"`, `slot 2 of "pool"`.
+    /// The short form: `"a"`, `slot 2 of "pool"`.
     fn briefly(&self) -> String {
         match self.lock {
             Some("the lock") => format!("{:?}", self.name),
@@ -249,7 +253,7 @@ impl Under {
         }
     }
 
-    /// It was lost while the command ran. `then`: what became of the command.
+    /// The failure when it was lost while the command ran. `then` says what became of the command.
     pub(super) fn lost(&self, reason: LossReason, then: &str) -> Failure {
         let text = match reason {
             LossReason::MaxHold => {
@@ -268,10 +272,10 @@ impl Under {
         }
     }
 
-    /// Why it was lost.
+    /// The reason for the loss, in words.
     fn why(&self, reason: LossReason) -> String {
         let why = match reason {
-            LossReason::Evicted => "Consul says that it is not ours any more",
+            LossReason::Evicted => "Consul says that it no longer belongs to this holder",
             LossReason::NodesLost => "its session could not be renewed in Consul in time",
             _ => "",
         };
@@ -281,16 +285,16 @@ impl Under {
         }
     }
 
-    /// The command has ended well, but that this is free was not confirmed.
+    /// The command has ended well, but nobody confirmed that the lock or slot is free.
     pub(super) fn unconfirmed(&self, ttl: Duration) -> String {
         let (under, ttl) = (self.briefly(), output::seconds(ttl));
         match self.is_in_consul {
             false => format!(
-                "the command is done, but too few nodes confirmed that {under} is free; it is at the latest in {ttl}"
+                "the command is done, but too few nodes confirmed that {under} is free; it expires in {ttl} at the latest"
             ),
             // Consul takes up to two ttl to end a session.
             true => format!(
-                "the command is done, but Consul did not confirm that {under} is free; it is within twice the ttl of {ttl}"
+                "the command is done, but Consul did not confirm that {under} is free; it expires within twice the ttl of {ttl}"
             ),
         }
     }

@@ -1,6 +1,5 @@
-//! The history: what happened, one JSON object per line, in one file per process. A line is written
-//! by one system call before its task goes on, so that a process that is killed leaves a history
-//! that ends where it did.
+//! The history: what happened, one JSON object per line, in one file per process. Each line is written by one system
+//! call before its task goes on. So the history of a process that is killed is complete up to that moment.
 
 use std::{
     fmt,
@@ -13,10 +12,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// How often a process of the load says that it goes on.
+/// How often a process of the load writes that it is alive.
 pub(super) const ALIVE: Duration = Duration::from_millis(50);
 
-/// When, in ns of the clock that [`now`] reads, and what.
+/// An event, and its time in ns of the clock that [`now`] reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) at: u64,
@@ -24,47 +23,47 @@ pub(super) struct Line {
     pub(super) event: Event,
 }
 
-/// What can happen. `op` counts the operations of one process; an operation is one wish for a lock
-/// and all that follows from it.
+/// The events. `op` counts the operations of one process. An operation is one attempt or wait for a lock and all that
+/// follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {
-    /// A process begins: the first line of its file.
+    /// The first line of a process's file.
     Process {
         label: String,
-        /// Whose clock `at` is: only histories of one clock can be compared.
+        /// The clock that `at` is read from: only histories of one clock can be compared.
         clock: String,
         ttl_ms: u64,
         #[serde(flatten)]
         locks: Locks,
     },
-    /// A process says so every [`ALIVE`]: where it does not, it stood still.
+    /// A process writes this every [`ALIVE`]. Where it does not, it stood still.
     Alive,
     Invoked {
         op: u64,
         name: String,
-        /// The other names, where several are wished for at once.
+        /// The other names, where several are asked for at once.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         also: Vec<String>,
-        /// Of a read-write lock.
+        /// For a read-write lock.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         side: Option<Side>,
     },
-    /// The lease is in hand, and was valid for this long then.
+    /// The operation has its lease, which was valid for this long at that time.
     Granted {
         op: u64,
         token: u64,
         valid_ns: u64,
-        /// Of a semaphore.
+        /// For a semaphore.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slot: Option<u32>,
     },
-    /// There will be no lease.
+    /// The operation ended without a lease.
     Failed {
         op: u64,
         why: String,
     },
-    /// The section has read the store. `also`: what is said of the other names.
+    /// The section has read the store. `also` has the answers for the other names.
     Begun {
         op: u64,
         fenced: Access,
@@ -77,16 +76,16 @@ pub(super) enum Event {
         op: u64,
         valid_until: u64,
     },
-    /// The lease was lost, as far as its holder was told.
+    /// The holder was told that the lease is lost.
     Lost {
         op: u64,
         reason: String,
     },
-    /// The section begins to write to the store; a reader's, to read it once more.
+    /// The section begins to write to the store. A reader's section begins to read it once more.
     Writing {
         op: u64,
     },
-    /// It has. `valid_until`: the latest end of validity it knew of.
+    /// The section has done so. `valid_until` is the latest end of validity that it knew of.
     Ended {
         op: u64,
         fenced: Access,
@@ -100,10 +99,10 @@ pub(super) enum Event {
         outcome: String,
     },
 
-    /// What the program that brings the faults expects; without it, only what is always promised counts.
+    /// The expectations of the program that brings the faults. Without it only promises that always hold are judged.
     Scenario(Scenario),
-    /// Something was broken. `stops`: no process whose label begins so (`*`: none at all) can be
-    /// granted anything from one second after this until the next `healed`.
+    /// Something was broken. From one second after this until the next `healed`, no process whose label begins with
+    /// `stops` can be granted anything (`*`: no process at all).
     Fault {
         what: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,10 +111,10 @@ pub(super) enum Event {
     Healed {
         what: String,
     },
-    /// A process is told to end: from now on its tasks wish for nothing.
+    /// A process is told to end. From now on its tasks ask for nothing new.
     Stopping,
 
-    /// At the end, every node was asked for every name; or why one did not answer.
+    /// At the end, every node was asked for every name. `silent` says why a node did not answer.
     Looked {
         node: String,
         silent: Option<String>,
@@ -128,14 +127,14 @@ pub(super) enum Event {
         slot: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         side: Option<Side>,
-        /// It is no lock, but the place of a writer that waits.
+        /// It is not a lock, but the place of a writer that waits.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
         label: String,
         remaining_ms: Option<u64>,
         token: Option<u64>,
     },
-    /// The counters of one [record](record_of) in the store, at the end.
+    /// The counters of one [record](record_of) in the store, at the end of the run.
     Stored {
         name: String,
         fenced: u64,
@@ -144,23 +143,23 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Whether a process of the load wrote it.
+    /// Returns true if a process of the load asked for a lock here.
     pub(super) fn is_wish(&self) -> bool {
         matches!(self, Self::Invoked { .. })
     }
 }
 
-/// What the names are, and so what is judged. Where it says nothing they are mutexes.
+/// The kind of lock behind the names, which decides what is judged. Without a field they are mutexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Locks {
-    /// Semaphores of so many slots.
+    /// Semaphores with this many slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<u32>,
-    /// Read-write locks: so many of a hundred sections read.
+    /// Read-write locks. This many of a hundred sections only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) readers: Option<u32>,
-    /// Mutexes, of which a section takes several at once, or one.
+    /// Mutexes, of which a section takes one, or several at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) several: bool,
 }
@@ -181,7 +180,7 @@ impl fmt::Display for Locks {
     }
 }
 
-/// As what somebody has a read-write lock.
+/// The side from which somebody holds a read-write lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Side {
@@ -189,7 +188,7 @@ pub(super) enum Side {
     Writer,
 }
 
-/// What both stores answered about one name.
+/// The answers of both stores about one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Accesses {
     pub(super) fenced: Access,
@@ -207,7 +206,7 @@ impl Accesses {
     };
 }
 
-/// What the store answered: the value read or written, or a word.
+/// The answer of a store: the value that was read or written, or a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Access {
@@ -218,9 +217,9 @@ pub(super) enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Word {
-    /// A newer token was seen.
+    /// The store has seen a newer token.
     Refused,
-    /// It may have happened or not: there was no answer.
+    /// The access may have happened or not, because there was no answer.
     Unknown,
     /// There is no store.
     NoStore,
@@ -244,18 +243,18 @@ impl Access {
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) does: String,
-    /// The longest time without a grant of any name that the design promises.
+    /// The longest time without a grant of any one name that the design promises.
     pub(super) gap_ms: Option<u64>,
-    /// With fewer sections than this the run says nothing.
+    /// A run with fewer sections than this shows nothing.
     pub(super) at_least: u64,
-    /// What the fault must have shown.
+    /// Sights that the fault must have caused.
     pub(super) must_see: Vec<Sight>,
-    /// What is not promised here.
+    /// Findings that this scenario allows, because it does not promise against them.
     pub(super) may_break: Vec<Kind>,
-    /// A rule was switched off: this has to be found, or the judge is blind.
+    /// A rule was switched off, so these must be found. Otherwise the judge is blind.
     pub(super) must_find: Vec<Kind>,
-    /// The faults concern only processes whose label begins like one of these; the order of all others is judged
-    /// throughout. None: they concern everybody.
+    /// The faults concern only processes whose label begins with one of these. The order of all others is judged
+    /// throughout. `None`: the faults concern every process.
     pub(super) disturbs: Option<Vec<String>>,
 }
 
@@ -266,38 +265,38 @@ pub(super) enum Sight {
     Refusal,
     /// A holder was told that its lease is lost.
     Loss,
-    /// Somebody held a lease at the last fault, good for half a second more.
+    /// Somebody held a lease at the last fault that was valid for half a second more.
     Held,
-    /// Of two who waited it was certain who had asked first, and that one came first.
+    /// For one pair of waiters it was certain which one had asked first, and that one was served first.
     Order,
 }
 
-/// What can be found.
+/// The kinds of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
-    /// Two sections of one name or slot at once, both leases valid, unless both read; more than a semaphore has slots; or
-    /// what a reader read was changed under it.
+    /// Two sections of one name or slot ran at once while both leases were valid, unless both only read. Or more
+    /// holders than a semaphore has slots. Or a reader's data was changed while it read.
     Exclusion,
-    /// A token twice, or one that went back.
+    /// A token was given twice, or was smaller than an earlier one.
     Token,
-    /// An update was lost that the token should have saved.
+    /// An update was lost that the check of tokens should have saved.
     LostUpdate,
     /// The store refused a holder whose lease was valid.
     Fence,
-    /// A lock left on a node.
+    /// A lock was left on a node.
     Leftover,
-    /// A node that could not be looked at.
+    /// A node could not be looked at.
     Unseen,
-    /// One that waited was overtaken by one that asked long after it.
+    /// A waiter was overtaken by another that asked long after it.
     Order,
-    /// A name that nobody got for longer than was promised, or ever again.
+    /// Nobody got a name for longer than was promised, or ever again.
     Progress,
-    /// The run did not show what it was made for.
+    /// The run did not show what it was made to show.
     Vacuous,
 }
 
-/// What one holder at a time writes to, and what tokens are compared for: a name, or a slot of it.
+/// The record that one holder at a time writes to, and for which tokens are compared: a name, or a slot of it.
 pub(super) fn record_of(name: &str, slot: Option<u32>) -> String {
     match slot {
         None => name.to_owned(),
@@ -305,7 +304,7 @@ pub(super) fn record_of(name: &str, slot: Option<u32>) -> String {
     }
 }
 
-/// `CLOCK_BOOTTIME` in ns: the clock of leases, one for all processes and containers of a machine.
+/// `CLOCK_BOOTTIME` in ns. It is the clock of leases, and the same for all processes and containers of a machine.
 pub(super) fn now() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;
@@ -317,20 +316,20 @@ pub(super) fn now() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// Which clock that is: it starts anew with every boot.
+/// The identity of that clock. It changes with every boot.
 pub(super) fn clock() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| "this machine".to_owned(), |id| id.trim().to_owned())
 }
 
-/// One process's part of a history, being written.
+/// Writes one process's part of a history.
 pub(super) struct Recorder {
     file: File,
     ops: AtomicU64,
 }
 
 impl Recorder {
-    /// A new file that no other run or process writes to.
+    /// Creates a new file that no other run or process writes to.
     pub(super) fn create(dir: &Path, label: &str) -> io::Result<Self> {
         let path = dir.join(format!("{label}.{}.jsonl", now()));
         let file = OpenOptions::new()
@@ -347,7 +346,7 @@ impl Recorder {
         self.ops.fetch_add(1, Relaxed) + 1
     }
 
-    /// What happens now.
+    /// Writes an event that happens now.
     pub(super) fn write(&self, event: Event) -> io::Result<()> {
         self.write_at(now(), event)
     }
@@ -359,19 +358,19 @@ impl Recorder {
     }
 }
 
-/// A file as it was read: its lines with their numbers.
+/// A file as it was read, with the numbers of its lines.
 pub(super) struct Part {
     pub(super) file: String,
     pub(super) lines: Vec<(usize, Line)>,
 }
 
-/// Whether the folder holds a history.
+/// Returns true if the folder holds a history.
 pub(super) fn is_there(dir: &Path) -> bool {
     let mut files = fs::read_dir(dir).into_iter().flatten().flatten();
     files.any(|entry| entry.path().extension().is_some_and(|it| it == "jsonl"))
 }
 
-/// All `.jsonl` files of a folder.
+/// Reads all `.jsonl` files of a folder.
 pub(super) fn read(dir: &Path) -> Result<Vec<Part>, String> {
     let wrong = |error: io::Error| format!("cannot read {}: {error}", dir.display());
     let mut files: Vec<PathBuf> = fs::read_dir(dir)
@@ -396,7 +395,7 @@ fn read_file(path: &Path) -> Result<Part, String> {
     parse(&file, &text)
 }
 
-/// A last line that was broken off belongs to a process that was killed while it wrote.
+/// Parses a file. An incomplete last line is dropped: it belongs to a process that was killed while it wrote.
 pub(super) fn parse(file: &str, text: &str) -> Result<Part, String> {
     let whole = text
         .rfind('\n')

@@ -1,4 +1,5 @@
-//! What a section takes: a lock, a slot of a semaphore, a read-write lock from one side, or several locks at once.
+//! The locks that a section takes: a lock, a slot of a semaphore, one side of a read-write lock, or several locks at
+//! once.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use crate::{
     wanted::{Terms, Wanted},
 };
 
-/// Several are at most this many.
+/// A section that takes several names takes at most this many.
 const MOST: usize = 3;
 
-/// What is fought for, as the history says it.
+/// The kind of lock under test, as the history records it.
 pub(super) fn locks(load: &Load) -> Locks {
     Locks {
         limit: load.names.semaphore,
@@ -22,19 +23,19 @@ pub(super) fn locks(load: &Load) -> Locks {
     }
 }
 
-/// What one task wishes for, again and again: by the same handles, which learn.
+/// The locks that one task asks for again and again. It keeps its handles, because handles learn (a counter, a limit).
 pub(super) struct Wishes {
     own: u64,
     locks: Locks,
     count: u64,
-    /// The mutex or the semaphore of its name; of a read-write lock, to write.
+    /// The mutex or the semaphore of its name. For a read-write lock, the side that writes.
     alone: Wanted,
-    /// To read.
+    /// The side of a read-write lock that reads.
     beside: Wanted,
     several: Box<dyn Fn(Vec<String>) -> Wanted + Send + Sync>,
 }
 
-/// What one section takes.
+/// The lock or locks that one section takes.
 pub(super) struct Wish {
     pub(super) names: Vec<String>,
     pub(super) side: Option<Side>,
@@ -42,7 +43,7 @@ pub(super) struct Wish {
 }
 
 impl Wishes {
-    /// Of the task whose name has this number.
+    /// For the task whose name has this number.
     pub(super) fn new(
         quorum: &Quorum,
         load: &Load,
@@ -75,7 +76,7 @@ impl Wishes {
         }
     }
 
-    /// The next one. Of several names: its own and up to two others.
+    /// The next thing to take. With several names: its own and up to two others.
     pub(super) fn next(&self) -> Wish {
         let below = |most: usize| rand::random_range(0..most);
         let mut names = vec![name(self.own)];
@@ -100,7 +101,7 @@ impl Wishes {
     }
 }
 
-/// `more` of the others, or all if there are fewer. `below` gives a random number below this one.
+/// Chooses `more` of the other names, or all if there are fewer. `below` gives a random number below its argument.
 fn others(own: u64, count: u64, more: usize, below: impl Fn(usize) -> usize) -> Vec<u64> {
     let mut left: Vec<u64> = (0..count).filter(|name| *name != own).collect();
     let mut taken = Vec::new();
@@ -113,12 +114,12 @@ fn others(own: u64, count: u64, more: usize, below: impl Fn(usize) -> usize) -> 
 }
 
 impl Wish {
-    /// Waits for it.
+    /// Waits until it is granted.
     pub(super) async fn take(&self) -> Result<Lease, Error> {
         self.wanted.take().await
     }
 
-    /// None if others have it.
+    /// Returns `None` if others have it.
     pub(super) async fn try_take(&self) -> Result<Option<Lease>, Error> {
         self.wanted.try_take().await
     }
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_are_others_and_each_is_there_once() {
+    fn other_names_are_distinct_and_not_the_own_one() {
         for below in [|_: usize| 0, |most: usize| most - 1] {
             for (count, more, taken) in [(8, 2, 2), (8, 0, 0), (2, 2, 1), (1, 2, 0)] {
                 let own = 1.min(count - 1);

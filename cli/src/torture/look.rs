@@ -1,4 +1,4 @@
-//! The look at the end: what is left on the nodes, and what stands in the store.
+//! The look at the end of a run: what is left on the nodes, and what the store holds.
 
 use std::{io, path::Path, time::Duration};
 
@@ -58,7 +58,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
     Ok(())
 }
 
-/// Records what locks, slots, shares and places are left; every node, and why it did not say.
+/// Records what locks, slots, shares and places are left. Records every node too, with the reason if it did not answer.
 async fn left(
     quorum: &Quorum,
     names: &Names,
@@ -105,7 +105,7 @@ fn left_there(name: &str, node: &NodeInspection) -> Vec<Event> {
     };
     let writer = rwlock().flat_map(|known| Some((known.writer.as_ref()?, known.token)));
     let writer = writer.map(|(holder, token)| on(Side::Writer, left(holder, token)));
-    // The token that a node knows beside these is not theirs.
+    // The token that a node knows is not that of these readers.
     let readers = rwlock().flat_map(|known| &known.readers);
     let readers = readers.map(|reader| on(Side::Reader, left(&reader.holder, None)));
     let waiting = rwlock().flat_map(|known| &known.writers).map(|waits| {
@@ -149,7 +149,7 @@ impl Found {
     }
 }
 
-/// What there are counters of in the store.
+/// The records that have counters in the store.
 fn records(names: &Names) -> Vec<String> {
     let all = (0..u64::from(names.count)).map(super::name);
     match names.semaphore {

@@ -1,15 +1,15 @@
-//! `quorate torture`: load on real servers, the history of it, and what it proves.
+//! `quorate torture`: load on real servers, the history of it, and the judgement of that history.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `record` | a run: its processes, and the bar |
+//! | `record` | a run: its processes, and the progress bar |
 //! | `worker` | one process: careless sections under locks |
 //! | `locks` | what a section takes |
 //! | `store` | what the sections write to, with a check of tokens and without |
-//! | `look` | at the end: what is left on the nodes, what stands in the store |
-//! | `history` | the form of the record, writing and reading |
-//! | `judge/` | what of the promise held; pure |
-//! | `table` | what is printed |
+//! | `look` | at the end: what is left on the nodes, what the store holds |
+//! | `history` | the format of the history, writing and reading |
+//! | `judge/` | which promises held; pure |
+//! | `table` | the table that is printed |
 
 mod history;
 mod judge;
@@ -39,7 +39,7 @@ use crate::{
 };
 
 const DURATION: Duration = Duration::from_secs(30);
-/// Something that is promised did not hold.
+/// The exit status when a promise did not hold.
 const DID_NOT_HOLD: u8 = 1;
 
 pub(crate) async fn run(args: &Args, torture: &Torture) -> Result<u8, Failure> {
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &Args, torture: &Torture) -> Result<u8, Failure> {
         Some(TortureStep::Run(load)) => {
             let Some(history) = &load.history else {
                 return Err(Failure::usage(
-                    "`torture run` only records: say where, with --history DIR",
+                    "`torture run` needs --history DIR, the folder for the history",
                 ));
             };
             record(args, load, history).await.map(|_| 0)
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &Args, torture: &Torture) -> Result<u8, Failure> {
     }
 }
 
-/// Records, looks and judges. An interrupted run is judged all the same.
+/// Records, looks and judges. An interrupted run is judged too.
 async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
     let kept = load.history.clone();
     let history = kept.clone().unwrap_or_else(temporary);
@@ -78,7 +78,7 @@ async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
     };
     if load.worker.is_none() && history::is_there(&history) {
         return Err(Failure::usage(format!(
-            "{} holds a history already: name another folder",
+            "{} holds a history already: give another folder",
             history.display()
         )));
     }
@@ -94,7 +94,7 @@ async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
         Ok(Some(code)) => return Ok(code),
         Err(failure) => {
             if load.worker.is_none() && history::is_there(&history) {
-                output::complain(&format!("what was recorded is in {}", history.display()));
+                output::complain(&format!("the recorded history is in {}", history.display()));
             }
             return Err(failure);
         }
@@ -111,7 +111,7 @@ async fn all(args: &Args, load: &Load) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// An exit status where this process is one of the load's.
+/// Records a run. Returns an exit status if this process is one of the load's own.
 async fn record(args: &Args, load: &Load, history: &Path) -> Result<Option<u8>, Failure> {
     if let Some(index) = load.worker {
         return worker::run(args, load, index, history).await.map(Some);
@@ -122,24 +122,24 @@ async fn record(args: &Args, load: &Load, history: &Path) -> Result<Option<u8>, 
     Ok(None)
 }
 
-/// What would spoil the run is said before it begins.
+/// Checks for mistakes that would spoil the run, and reports them before it begins.
 async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
     if load.processes.saturating_mul(load.tasks) < load.names.count {
         return Err(Failure::usage(format!(
-            "{} processes with {} tasks cannot fight for {} names: a task is at one name",
+            "{} processes with {} tasks are too few for {} names: each task takes one name",
             load.processes, load.tasks, load.names.count
         )));
     }
     if load.names.several && load.names.count < 2 {
         return Err(Failure::usage(
-            "--several needs two --names at least: a section takes some of them at once",
+            "--several needs --names of at least 2, because a section takes several names at once",
         ));
     }
     survey::ask(args, async |quorum| {
         survey::reach(args, quorum).await;
         let ttl = ttl(args, load);
         let wishes = Wishes::new(quorum, load, 0, ttl, ttl);
-        // Bad settings, and a fleet without a majority.
+        // This finds bad settings, and a fleet without a majority.
         if let Some(lease) = wishes.next().try_take().await? {
             lease.release().await?;
         }
@@ -157,7 +157,7 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
     })
 }
 
-/// What a history is called that does not say it itself.
+/// The name of a history that does not name itself.
 fn name_of(history: &Path) -> String {
     let name = history.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()

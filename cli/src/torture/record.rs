@@ -21,14 +21,14 @@ use crate::{
 };
 
 const LOOK: Duration = Duration::from_millis(50);
-/// On top of what a section and its lease may take.
+/// Added to the time that a section and its lease may take.
 const LAST_WORDS: Duration = Duration::from_secs(15);
 
-/// What one process last said of itself: sections, refused, failed.
+/// The counts that one process reported last: sections, refused, failed.
 type Counts = [u64; 3];
 
-/// Runs the load until its time is over, its file is there, a signal asks for the end, or one of its
-/// processes has ended by itself.
+/// Runs the load until its time is over, its stop file exists, a signal asks for the end, or one of its processes has
+/// ended by itself.
 pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<(), Failure> {
     let broken = |error| {
         Failure::new(
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<(), 
         }
     }
     bar.set_message("ending");
-    // An end of standard input is the end of a process.
+    // A process of the load ends when its standard input ends.
     for child in &mut children {
         drop(child.stdin.take());
     }
@@ -100,11 +100,11 @@ fn early(what: &str) -> Failure {
     Failure::new(
         SOFTWARE,
         "internal",
-        format!("a process of the load {what}: its history is not whole"),
+        format!("a process of the load {what}: its history is incomplete"),
     )
 }
 
-/// The same program with the same words, and which one it is.
+/// Starts this program again with the same arguments and the number of the process.
 fn start(index: u32, load: &Load, history: &Path) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1));
@@ -134,7 +134,7 @@ async fn listen(
     }
 }
 
-/// On a terminal only.
+/// The progress bar is drawn on a terminal only.
 fn bar(duration: Option<Duration>) -> ProgressBar {
     let style = |template| {
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())

@@ -11,10 +11,10 @@ use quorate::{
 
 use super::history::{Access, Accesses, Side};
 
-/// Longer than a client is frozen: what it then hears is the store's answer.
+/// Longer than a client is frozen, so that the client still gets the store's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to the store, dialled anew after an error. Cheap to clone before its first use.
+/// A connection to the store, which is dialled again after an error. It is cheap to clone before its first use.
 #[derive(Clone)]
 pub(super) struct Store {
     client: Client,
@@ -23,7 +23,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// The URL may hold a password, so no text has it.
+    /// The URL may hold a password, so no text contains it.
     pub(super) fn new(url: &str, prefix: &str) -> Result<Self, String> {
         let client = Client::open(url).map_err(|error| format!("--store: {error}"))?;
         Ok(Self {
@@ -33,7 +33,7 @@ impl Store {
         })
     }
 
-    /// As a section of this side begins. Both counters of each record.
+    /// The first access of a section on this side: reads both counters of each record.
     pub(super) async fn read(
         &mut self,
         records: &[String],
@@ -50,7 +50,7 @@ impl Store {
         read
     }
 
-    /// As it ends: writes one more than was read, where something was. A reader reads once more.
+    /// The last access of a section: writes one more than it read, where it read something. A reader reads once more.
     pub(super) async fn write(
         &mut self,
         records: &[String],
@@ -73,7 +73,7 @@ impl Store {
             return Accesses::UNKNOWN;
         };
         let [fenced, plain] = self.keys(name);
-        // First through the check: what the other says is then no older.
+        // The checked counter is read first, so that the value of the other one is not older.
         let mut connection = connection;
         let fenced = fence::get::<Option<u64>>(&mut connection, fenced, token).await;
         let plain = cmd("GET")
@@ -85,8 +85,8 @@ impl Store {
         Accesses { fenced, plain }
     }
 
-    /// A reader's token is an epoch, and others beside it may have greater ones: so it raises no mark, and is refused only by
-    /// the mark of a writer after it.
+    /// A reader's token is an epoch, and other readers beside it may have greater ones. So a reader does not raise the
+    /// mark in the store. Only the mark of a later writer refuses it.
     async fn peek(&mut self, name: &str, token: FencingToken) -> Accesses {
         let Ok(mut connection) = self.connection().await else {
             return Accesses::UNKNOWN;
@@ -116,8 +116,8 @@ impl Store {
             return Accesses::UNKNOWN;
         };
         let [fenced, plain] = self.keys(name);
-        // The check comes last: a holder that is refused was stale when it wrote without the check, or became so
-        // meanwhile.
+        // The check comes last. So a holder that is refused was already stale when it wrote without the check, or
+        // became stale since.
         let plain = match read.plain.value() {
             Some(value) => {
                 let mut set = cmd("SET");
@@ -137,12 +137,12 @@ impl Store {
         Accesses { fenced, plain }
     }
 
-    /// host:port, or the path of its socket.
+    /// The store's host:port, or the path of its socket.
     pub(super) fn address(&self) -> String {
         self.client.get_connection_info().addr().to_string()
     }
 
-    /// Both counters as they are, for a reader that will not write.
+    /// Both counters as they are, without a check of tokens.
     pub(super) async fn look(&mut self, name: &str) -> Result<(u64, u64), String> {
         let keys = self.keys(name);
         let mut connection = self.connection().await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What is printed of the judgement: a row for each history, then every finding.
+//! Prints the judgement: a row for each history, then every finding.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{history::Kind, judge::Summary};
 use crate::output;
 
-/// At most this many findings of one kind in one history are told; the rest is counted.
+/// At most this many findings of one kind are printed for each history. The rest is counted.
 const TOLD: usize = 3;
 const KINDS: [(Kind, &str); 9] = [
     (Kind::Exclusion, "two holders"),
@@ -70,7 +70,7 @@ fn row(summary: &Summary) -> Vec<String> {
 }
 
 fn sum(summaries: &[Summary]) -> Vec<String> {
-    // What was found because a rule was switched off does not count in the sum.
+    // Findings that had to appear because a rule was switched off do not count in the sum.
     let all = || {
         summaries
             .iter()
@@ -104,7 +104,7 @@ fn verdict(summary: &Summary) -> String {
         let missed = kinds(&|kind| expected.contains(&kind) && !found(kind));
         return match missed.as_str() {
             "" => format!(
-                "found, as it has to be: {}",
+                "found, as expected: {}",
                 kinds(&|kind| expected.contains(&kind))
             ),
             missed => format!("NOT FOUND: {missed}"),
@@ -119,8 +119,8 @@ fn verdict(summary: &Summary) -> String {
     }
 }
 
-/// Every kind of finding, with a few of each. Where a rule was switched off, one of what had to be
-/// found is enough.
+/// Every kind of finding, with a few of each. Where a rule was switched off, one of the findings that had to appear is
+/// enough.
 fn told(summary: &Summary) -> Vec<String> {
     let expected = &summary.scenario.must_find;
     let mut lines = Vec::new();

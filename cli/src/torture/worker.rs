@@ -1,7 +1,7 @@
-//! One process of the load: tasks that each take a lock again and again, read the store, sleep, and
-//! write. They are careless on purpose: a section whose lease is lost goes on and writes.
+//! One process of the load. Its tasks each take a lock again and again, read the store, sleep, and write. They are
+//! careless on purpose: a section whose lease is lost goes on and writes.
 //!
-//! It lives as long as its standard input is open, so it ends with the process that started it.
+//! The process lives as long as its standard input is open, so it ends with the process that started it.
 
 use std::{
     io::{self, Read},
@@ -33,16 +33,16 @@ use crate::{
 const LONG_EVERY: u64 = 200;
 /// How often a section looks at its lease.
 const SLICE: Duration = Duration::from_millis(20);
-/// How often the parent is told.
+/// How often the parent gets the counts.
 const NEWS: Duration = Duration::from_millis(200);
-/// A validity that ends this much later (in ns) was renewed.
+/// If the end of the validity has moved by more than this (in ns), the lease was renewed.
 const RENEWED: u64 = 10_000_000;
-/// After a wish that was not granted.
+/// The rest after an operation that was not granted.
 const DISAPPOINTED: Duration = Duration::from_millis(100);
-/// Between two sections of a task: somebody else's turn.
+/// The longest rest between two sections of a task, in which other tasks get their turn.
 const REST_US: u64 = 5_000;
 
-/// What the parent adds up: a line of these numbers now and then.
+/// Numbers that the parent adds up. The process prints a line of them now and then.
 #[derive(Default)]
 struct Counts {
     sections: AtomicU64,
@@ -50,7 +50,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// What all tasks of a process share.
+/// The state that all tasks of a process share.
 struct Shared {
     recorder: Recorder,
     counts: Counts,
@@ -96,14 +96,14 @@ pub(super) async fn run(
     let recording = Arc::clone(&shared);
     tokio::spawn(async move {
         let _ = stopping.wait_for(|stop| *stop).await;
-        // Where that fails the tasks fail too, and say so.
+        // If this write fails, the tasks' writes fail too, and they report it.
         let _ = recording.recorder.write(Event::Stopping);
     });
     let tasks: Vec<_> = (0..load.tasks)
         .map(|task| {
             let turn = u64::from(index) * u64::from(load.tasks) + u64::from(task);
             let own = turn % u64::from(load.names.count);
-            // Waits that run out, and futures that are dropped at the end, have to leave nothing behind.
+            // Waits that time out, and futures that are dropped at the end, must leave nothing behind.
             let wishes = Wishes::new(&quorum, load, own, ttl, ttl * 2);
             tokio::spawn(work(
                 Arc::clone(&shared),
@@ -115,7 +115,7 @@ pub(super) async fn run(
         .collect();
     let reports = tokio::spawn(report(Arc::clone(&shared)));
     let alive = tokio::spawn(live(Arc::clone(&shared)));
-    // The parent decides when it is over; a ^C reaches the whole group.
+    // The parent decides when the run is over, while ^C reaches the whole group.
     let ignore = tokio::spawn(async move {
         loop {
             signals.next().await;
@@ -145,7 +145,7 @@ fn internal(error: &dyn std::fmt::Display) -> Failure {
     )
 }
 
-/// A thread, for a blocking read: the process ends without waiting for it.
+/// Reads in a thread, because the read blocks. The process ends without waiting for the thread.
 fn watch_stdin(stop: watch::Sender<bool>) {
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();
@@ -184,7 +184,7 @@ impl Shared {
         ));
     }
 
-    /// Anything from nothing to twice the average; now and then longer than the lease.
+    /// A random time of up to twice the average, and now and then one longer than the lease.
     fn section_time(&self) -> Duration {
         if rand::random_range(0..LONG_EVERY) == 0 {
             return self.ttl + self.ttl / 2;
@@ -193,7 +193,7 @@ impl Shared {
     }
 }
 
-/// One task's life.
+/// Runs one task until the end.
 async fn work(
     shared: Arc<Shared>,
     wishes: Wishes,
@@ -213,7 +213,7 @@ async fn work(
         })?;
         let granted = tokio::select! {
             biased;
-            // The future is dropped then, wherever it is.
+            // The future is dropped then, no matter what it is waiting for.
             _ = stop.wait_for(|stop| *stop) => {
                 return recorder.write(Event::Failed { op, why: "stopped".into() });
             }
@@ -231,7 +231,7 @@ async fn work(
                 shared.counts.failed.fetch_add(1, Relaxed);
                 let why = Failure::from(error).kind().to_owned();
                 recorder.write(Event::Failed { op, why })?;
-                // Without a majority the answer comes at once: do not ask as fast as that.
+                // Without a majority the answer comes at once, so rest before asking again.
                 time::sleep(DISAPPOINTED.mul_f64(rand::random_range(0.5..1.5))).await;
             }
         }
@@ -333,7 +333,7 @@ async fn section(
     recorder.write(Event::Released { op, outcome })
 }
 
-/// The first, which is always there, and the others.
+/// Splits off the first element, which always exists.
 fn split<T>(all: Vec<T>) -> (Option<T>, Vec<T>) {
     let mut all = all.into_iter();
     (all.next(), all.collect())
@@ -353,7 +353,7 @@ impl Held {
         }
     }
 
-    /// The clock is read first: what was left then is at least what is seen left after.
+    /// The clock is read first, so the end that is computed is never later than the true one.
     fn look(&mut self) -> (u64, Duration) {
         let at = now();
         let left = self.watch.validity();

@@ -1,5 +1,5 @@
-//! The `quorate` command on real servers: it runs a command and has its exit status, wrong use and bad nodes are told,
-//! operators see and end locks.
+//! The `quorate` command on real servers. It runs a command and returns its exit status, it reports wrong use and bad
+//! nodes, and operators see and end locks with it.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,7 +15,7 @@ use serde_json::Value;
 // ---- running a command ----------------------------------------------------------------------
 
 #[test]
-fn the_status_is_the_commands_own() {
+fn the_exit_status_is_that_of_the_command() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let sh = |script: &str| run(&urls, &["lock", "a", "--", "sh", "-c", script]);
@@ -63,7 +63,7 @@ fn the_command_knows_its_name_and_a_token_that_grows() {
 }
 
 #[test]
-fn it_waits_as_long_as_it_was_told() {
+fn lock_waits_as_long_as_its_options_say() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
@@ -74,7 +74,7 @@ fn it_waits_as_long_as_it_was_told() {
         .is(75)
         .says("quorate: \"a\" is held by web-3");
     assert_eq!(done.out, "");
-    // Nothing is waited for: a process starts, asks and ends, on a busy machine.
+    // It waits for nothing: a process starts, asks and ends, on a busy machine.
     assert!(done.took < ms(2000), "{:?}", done.took);
     let done = run(
         &urls,
@@ -83,7 +83,7 @@ fn it_waits_as_long_as_it_was_told() {
     .is(75)
     .says("held by web-3");
     assert_eq!(done.out, "");
-    // The wait, and what the process itself takes on a busy machine.
+    // The wait, and the time of the process itself on a busy machine.
     assert!(
         done.took >= ms(300) && done.took < ms(300 + 1200),
         "{:?}",
@@ -97,7 +97,7 @@ fn it_waits_as_long_as_it_was_told() {
         (&"held".into(), &75.into())
     );
 
-    // Without a bound it waits until it is its turn.
+    // Without a bound it waits for its turn.
     let waiter = Running::start(quorate(&urls, &["lock", "a", "--", "echo", "ran"]));
     std::thread::sleep(ms(200));
     holder.signal(Signal::TERM);
@@ -136,7 +136,7 @@ fn a_release_that_is_not_confirmed_is_a_warning_only() {
 // ---- wrong use, bad nodes -------------------------------------------------------------------
 
 #[test]
-fn wrong_use_is_64_and_says_what_is_right() {
+fn wrong_usage_exits_64_with_a_hint() {
     let none: &[String] = &[];
     let alone = &["redis://127.0.0.1:1".to_owned()][..];
     for (urls, args, says) in [
@@ -227,7 +227,7 @@ fn a_bad_lock_is_64() {
     run(&urls, &["lock", "a", "--ttl", "31s", "--", "true"])
         .is(64)
         .says("max_ttl");
-    // One server by two names.
+    // Two names of one server.
     let new = Server::start(Kind::Redis);
     for args in [&["lock", "a", "--", "true"][..], &["bootstrap"]] {
         run(&[new.url(), new.unix_url()], args)
@@ -237,7 +237,7 @@ fn a_bad_lock_is_64() {
 }
 
 #[test]
-fn without_a_majority_it_is_69_and_every_node_says_why() {
+fn without_a_majority_it_exits_69_with_a_reason_per_node() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     fleet[0].kill9();
@@ -281,7 +281,7 @@ fn without_a_majority_it_is_69_and_every_node_says_why() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_not_shown() {
+fn a_wrong_password_is_reported_and_not_shown() {
     let server = ServerOptions::new(Kind::Redis).password("right").start();
     let url = [server.url_with("default", "wr0ng")];
     for args in [
@@ -299,9 +299,9 @@ fn a_wrong_password_is_told_and_not_shown() {
 
 // ---- operators ------------------------------------------------------------------------------
 
-/// Each has another one, with pieces that stand in the entry too.
+/// Each server has another password, which contains parts of the holder's entry.
 #[test]
-fn who_holds_is_seen_whatever_the_passwords_are() {
+fn inspect_sees_the_holder_if_passwords_share_text_with_its_entry() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let passwords = ["acme-x7Kq9", "zeta-web3-1", "host-pass-9"];
@@ -372,7 +372,7 @@ fn inspect_and_evict() {
 #[test]
 fn on_a_terminal_the_command_is_in_front_and_the_terminal_comes_back() {
     let fleet = fleet(1);
-    // Both read from the terminal: who is not in front is stopped by SIGTTIN, for ever.
+    // Both read from the terminal. A process that is not in the foreground would be stopped by SIGTTIN for ever.
     let script = format!(
         "'{QUORATE}' lock a -- sh -c 'read x; echo inner=$x; exit 4'; echo status=$?; read y; echo outer=$y"
     );
@@ -389,20 +389,20 @@ fn on_a_terminal_the_command_is_in_front_and_the_terminal_comes_back() {
 #[test]
 fn the_demo_needs_no_server_and_tells_the_story() {
     let done = run(&[], &["demo"]).is(0);
-    // Its waits are for leases of 1 s. It takes about a second, and a hang much longer than this.
+    // The demo waits for leases of 1 s. It takes about a second, and a hang takes much longer than this limit.
     assert!(done.took < Duration::from_secs(15), "{:?}", done.took);
     assert!(!done.out.contains('\x1b'), "no colours where nobody looks");
     assert_eq!(done.err, "");
     let done = done
         .prints("alice  locks \"invoice:42\"")
-        .prints("All masters have the same line: bob, carol.")
+        .prints("All masters have the same queue: bob, carol.")
         .prints("alice  comes last, with token ")
         .prints("Masters 4 and 5 are dead");
     let done = done
         .prints("master 3: ")
         .prints("All three come back")
         .prints("store  refuses: token ");
-    assert!(!done.out.contains("otherwise than it should"));
+    assert!(!done.out.contains("did not go as planned"));
 
     let lines = run(&[], &["demo", "--json"]).is(0).out;
     for line in lines.lines() {

@@ -1,4 +1,4 @@
-//! `quorate lock` and `quorate semaphore` in Consul, on real agents, and beside the real `consul lock`.
+//! `quorate lock` and `quorate semaphore` in Consul, on real agents, together with the real `consul lock`.
 
 use std::{
     process::Command,
@@ -9,11 +9,11 @@ use crate::command::{self, Done, PATIENCE, Running, STAY, Wire, ms, on_a_termina
 use crate::support::{Agent, MASTER};
 use rustix::process::Signal;
 
-/// The shortest that Consul has.
+/// The shortest ttl in Consul.
 const TTL: Duration = Duration::from_secs(10);
 
-/// `quorate lock NAME ..` with the agent's address, and nothing of this process's own settings. The words are those of a
-/// shell, and what follows `--` is one.
+/// `quorate lock NAME ..` with the agent's address, and without the settings of this process. `words` are separated by
+/// spaces. `then` follows `--`.
 fn at(url: &str, words: &str, then: &[&str]) -> Command {
     let mut command = quorate(&[], &words.split(' ').collect::<Vec<_>>());
     command.args(["--consul", url]).env_remove("QUORATE_NODES");
@@ -31,13 +31,13 @@ fn run(agent: &Agent, words: &str, then: &[&str]) -> Done {
     Running::start(at(&agent.url(), words, then)).done()
 }
 
-/// One that runs a script with the wire as its descriptor 9.
+/// Runs a script with the wire as its descriptor 9.
 fn on(wire: &Wire, agent: &Agent, words: &str, script: &str) -> Running {
     let script = format!("exec 9>'{}'\n{script}", wire.path().display());
     Running::start(at(&agent.url(), words, &["sh", "-c", &script]))
 }
 
-/// What people run today.
+/// Runs the real `consul lock`.
 fn consul_lock(wire: &Wire, agent: &Agent, words: &[&str], script: &str) -> Running {
     let script = format!("exec 9>'{}'\n{script}", wire.path().display());
     let words = [&["lock", "-shell=false"], words, &["sh", "-c", &script]].concat();
@@ -53,12 +53,12 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Neither a key nor a session.
+/// Returns true if there is neither a key nor a session.
 fn is_empty(agent: &Agent) -> bool {
     agent.pairs("").is_empty() && agent.sessions().is_empty()
 }
 
-/// So many have an entry: they hold it, or wait for it.
+/// The number of processes that have an entry, as holders or as waiters.
 fn entries(agent: &Agent, name: &str) -> usize {
     let record = format!("{name}/.lock");
     let keys = agent.keys(&format!("{name}/"));
@@ -72,7 +72,7 @@ fn the_command_runs_with_its_token_and_nothing_is_left_of_it() {
     let agent = Agent::start();
     let script = "echo $QUORATE_NAME:$QUORATE_TOKEN:$QUORATE_SLOT; exit 7";
     let mut last = 0;
-    // A lock, and a lock that is held for longer than is worth a look at Consul.
+    // A short lock, and a lock that is held for long enough to look at Consul.
     for script in [script, &format!("sleep 0.3; {script}")] {
         let done = run(&agent, "lock jobs/a", &["sh", "-c", script]).is(7);
         let said: Vec<&str> = done.out.trim().split(':').collect();
@@ -108,7 +108,7 @@ fn every_kind_of_address_is_taken() {
 }
 
 #[test]
-fn who_does_not_get_it_is_told_who_has_it() {
+fn a_refused_lock_names_the_holder_and_its_session() {
     let agent = Agent::start();
     let wire = Wire::new();
     let holder = on(&wire, &agent, "lock a --label web-1:77", STAY);
@@ -121,7 +121,7 @@ fn who_does_not_get_it_is_told_who_has_it() {
         .says(&format!("quorate: {by}; {now}\n"));
     let done = run(&agent, "lock a --wait 300ms", &["true"]).is(75);
     let done = done.says(&format!("{by}; a longer --wait waits for it\n"));
-    // The wait, a second at most for the question who has it, and what the process takes.
+    // The wait, a second at most to ask who holds the lock, and the time of the process.
     assert!(done.took < ms(300 + 1_000 + 1_700), "{:?}", done.took);
     let error = run(&agent, "lock a --no-wait --json", &["true"]);
     let error = error.is(75).json_error();
@@ -131,7 +131,7 @@ fn who_does_not_get_it_is_told_who_has_it() {
     );
     assert_eq!(error["held_by"], format!("web-1:77 (session {session})"));
 
-    // Who waits and is watched says what for.
+    // A waiter on a terminal, or with -v, prints what it waits for.
     let waiter = Running::start(at(&agent.url(), "lock a -v", &["echo", "ran"]));
     until("it waits", || entries(&agent, "a") == 1);
     std::thread::sleep(ms(1_000));
@@ -143,7 +143,7 @@ fn who_does_not_get_it_is_told_who_has_it() {
 }
 
 #[test]
-fn it_is_the_lock_of_consul_lock() {
+fn a_lock_excludes_consul_lock_of_the_same_key() {
     let agent = Agent::start();
     let wire = Wire::new();
     let theirs = consul_lock(
@@ -152,7 +152,7 @@ fn it_is_the_lock_of_consul_lock() {
         &["jobs/a"],
         "echo theirs >&9; sleep 1; echo gone >&9",
     );
-    // Who waits has not opened it yet.
+    // The waiter has not opened it yet.
     let _open = std::fs::File::options()
         .write(true)
         .open(wire.path())
@@ -180,7 +180,7 @@ fn it_is_the_lock_of_consul_lock() {
 // ---- a semaphore --------------------------------------------------------------------------------
 
 #[test]
-fn its_slots_are_those_of_consul_lock_with_a_limit() {
+fn a_semaphore_shares_its_slots_with_consul_lock_with_a_limit() {
     let agent = Agent::start();
     let wire = Wire::new();
     let theirs = consul_lock(&wire, &agent, &["-n=2", "pool"], "echo up >&9; sleep 60");
@@ -215,7 +215,7 @@ fn a_lost_slot_is_called_a_slot() {
     assert!(is_empty(&agent), "{:?}", agent.sessions());
 }
 
-// ---- signals, and losing it ---------------------------------------------------------------------
+// ---- signals, and loss of the lock --------------------------------------------------------------
 
 #[test]
 fn a_signal_reaches_the_command_and_the_lock_is_free_at_once() {
@@ -264,21 +264,21 @@ fn a_session_that_somebody_destroys_ends_the_command() {
         agent.destroy(&agent.session_ids()[0]);
         let destroyed = Instant::now();
         running.done().is(79).says(&format!(
-            "quorate: {what} was lost while the command ran: Consul says that it is not ours any more; \
-             the command was told to end, and did in time\n"
+            "quorate: {what} was lost while the command ran: Consul says that it no longer belongs to \
+             this holder; the command was told to end, and ended in time\n"
         ));
-        // Below a third of the ttl: Consul tells of it, and no renewal does.
+        // This is less than a third of the ttl: Consul reported it, not a renewal.
         assert!(destroyed.elapsed() < ms(3_000), "{:?}", destroyed.elapsed());
     }
 }
 
 #[test]
-fn without_consul_the_command_is_dead_before_the_lock_can_be_anybodys() {
+fn if_consul_dies_the_command_is_dead_before_its_lock_expires() {
     loses_it_when(Agent::kill9);
 }
 
 #[test]
-fn the_same_if_consul_only_hangs() {
+fn if_consul_hangs_the_command_is_dead_before_its_lock_expires() {
     loses_it_when(Agent::pause);
 }
 
@@ -295,7 +295,7 @@ fn loses_it_when(happens: fn(&Agent)) {
     let message = error["message"].as_str().unwrap();
     let why = "the lock \"a\" was lost while the command ran: its session could not be renewed in Consul in time";
     assert!(message.starts_with(why), "{message}");
-    // Far below the 5 s for which an answer is waited for.
+    // This is far less than the 5 s for which it waits for an answer.
     assert!(dead.elapsed() < ms(2_000), "Consul is not waited for again");
 }
 
@@ -316,16 +316,16 @@ fn a_release_that_consul_does_not_confirm_is_a_warning() {
     running
         .done()
         .is(3)
-        .says("the command is done, but Consul did not confirm that \"a\" is free; it is within twice the ttl of 10.0 s")
+        .says("the command is done, but Consul did not confirm that \"a\" is free; it expires within twice the ttl of 10.0 s")
         .says(&agent.address());
     // The release is refused at once. The bound is the time that a process takes to end on a busy machine.
     assert!(killed.elapsed() < ms(2_000), "{:?}", killed.elapsed());
 }
 
-// ---- what cannot be -----------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 #[test]
-fn an_agent_that_is_not_there_is_named() {
+fn an_unreachable_agent_is_named() {
     let agent = Agent::start();
     agent.kill9();
     let done = run(&agent, "lock a --connect-timeout 500ms", &["true"]).is(69);
@@ -333,7 +333,7 @@ fn an_agent_that_is_not_there_is_named() {
     let done = done
         .says("quorate: Consul could not be used:\n")
         .says(&unreachable);
-    // The connect timeout, and what the process takes on a busy machine.
+    // The connect timeout, and the time of the process on a busy machine.
     assert!(done.took < ms(500 + 1_500), "{:?}", done.took);
     let error = run(&agent, "lock a --connect-timeout 500ms --json", &["true"]);
     let error = error.is(69).json_error();
@@ -348,7 +348,7 @@ fn an_agent_that_is_not_there_is_named() {
     let done = Running::start(nowhere).done().is(69);
     done.says("quorate:   /nowhere: unreachable: ");
 
-    // One that is about to start is waited for.
+    // The command waits for an agent that is about to start.
     let waiter = Running::start(at(
         &agent.url(),
         "lock a --connect-timeout 20s",
@@ -357,16 +357,16 @@ fn an_agent_that_is_not_there_is_named() {
     agent.start_again();
     waiter.done().is(0).prints("ran");
 
-    // One that is there and says nothing is not waited for any longer.
+    // The command waits no longer for an agent that exists and does not answer.
     agent.pause();
     let done = run(&agent, "lock a --connect-timeout 500ms", &["true"]).is(69);
     let done = done.says("quorate: Consul did not answer within 500 ms\n");
-    // The connect timeout, and what the process takes on a busy machine.
+    // The connect timeout, and the time of the process on a busy machine.
     assert!(done.took < ms(500 + 1_500), "{:?}", done.took);
 }
 
 #[test]
-fn a_token_that_is_refused_is_said_with_what_it_needs() {
+fn a_refused_acl_token_is_reported_with_the_rights_it_needs() {
     let agent = Agent::with().acl().start();
     let with = |token: &str| {
         let mut command = at(
@@ -384,10 +384,10 @@ fn a_token_that_is_refused_is_said_with_what_it_needs() {
             .says("CONSUL_HTTP_TOKEN")
             .says("session_prefix");
         assert!(!done.err.contains(wrong), "{done:?}");
-        // Far below the default connect timeout of 5 s.
+        // This is far less than the default connect timeout of 5 s.
         assert!(done.took < ms(2_000), "it is not asked again: {done:?}");
     }
-    // The command gets what the user has set.
+    // The command gets the user's settings.
     with(MASTER).is(0).prints(MASTER);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, format!("{MASTER}\n")).unwrap();
@@ -401,8 +401,8 @@ fn a_token_that_is_refused_is_said_with_what_it_needs() {
 }
 
 #[test]
-fn what_does_not_go_together_is_64() {
-    // Nobody is asked.
+fn wrong_usage_with_consul_exits_64() {
+    // No agent is asked.
     let nowhere = "127.0.0.1:1";
     let run = |words: &str| Running::start(at(nowhere, words, &["true"])).done();
     for (option, value) in [
@@ -429,7 +429,7 @@ fn what_does_not_go_together_is_64() {
         .says("--max-hold 500ms is too short");
     run("inspect a")
         .is(64)
-        .says("--consul is known to `quorate lock` and `quorate semaphore` only");
+        .says("only `quorate lock` and `quorate semaphore` take --consul");
     let words = ["lock", "a", "--datacenter", "dc1", "--", "true"];
     Running::start(quorate(&[], &words))
         .done()
@@ -454,7 +454,7 @@ fn settings_of_masters_in_the_environment_do_not_count() {
     let done = Running::start(command).done().is(0);
     done.prints("redis://127.0.0.1:1:\n");
 
-    // Consul's own address does not choose Consul.
+    // The address for Consul's own tools does not choose Consul.
     let mut command = quorate(&[], &["lock", "a", "--", "true"]);
     command.env_remove("QUORATE_NODES");
     command.env("CONSUL_HTTP_ADDR", agent.url());

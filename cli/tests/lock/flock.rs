@@ -1,10 +1,10 @@
-//! `quorate lock` for users of flock(1): if the lock is held it can be silent and exit with a status of the user's
-//! choice, and names may begin with a dash. Also `inspect` of a rate limit, and the round trips that `nodes` shows.
+//! `quorate lock` for users of flock(1). If the lock is held, it can be silent and exit with a status of the user's
+//! choice. Names may begin with a dash. Also `inspect` of a rate limit, and the round trips that `nodes` shows.
 
 use std::time::Duration;
 
 use crate::command::{Running, STAY, Wire, fleet, ms, quorate, run};
-use crate::support::{Fleet, Kind, Proxy};
+use crate::support::{Fleet, Kind, Proxy, Stalls};
 use serde_json::Value;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_conflict_is_silent_and_has_the_status_that_is_asked_for() {
         assert_eq!(done.json_error()["exit"], 3);
         tries(&["--no-wait", "--conflict-status", "256"]).is(64);
     }
-    // Everything else is told.
+    // Every other error is printed.
     let nowhere = ["redis://127.0.0.1:1".to_owned()];
     run(&nowhere, &["lock", "a", "-q", "-E", "0", "--", "true"])
         .is(69)
@@ -71,14 +71,14 @@ fn a_name_may_begin_with_a_dash() {
 }
 
 #[test]
-fn inspect_tells_of_a_rate_limit_and_takes_nothing() {
+fn inspect_shows_a_rate_limit_and_takes_no_unit() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     run(&urls, &["limit", "api", "--rate", "4/20s"]).is(0);
     run(&urls, &["inspect", "api"])
         .is(0)
         .prints("\"api\" is free")
-        .prints("What is left of a rate limit: `quorate inspect` with its --rate.");
+        .prints("To see what is left of a rate limit, add its --rate.");
     for _ in 0..2 {
         run(&urls, &["inspect", "api", "--rate", "4/20s"])
             .is(0)
@@ -100,7 +100,7 @@ fn inspect_tells_of_a_rate_limit_and_takes_nothing() {
     assert!(!done.out.contains("--rate"), "{done:?}");
 }
 
-/// A link of 90 ms is not one of 270 ms: what is shown is measured, not what nearly every answer stays within.
+/// A link of 90 ms is not shown as 270 ms: the output is the measured round trip, not a bound for nearly all answers.
 #[test]
 fn the_round_trip_that_is_shown_is_that_of_the_link() {
     let fleet = Fleet::start(3, Kind::Redis);
@@ -110,10 +110,14 @@ fn the_round_trip_that_is_shown_is_that_of_the_link() {
     }
     let urls: Vec<String> = far.iter().map(|link| link.url().to_owned()).collect();
     let words = ["nodes", "--json", "--fleet", "tests"];
+    let machine = Stalls::watch();
     let seen = Running::start(quorate(&urls, &words)).done().json();
     for node in seen["nodes"].as_array().unwrap() {
         let trip = node["round_trip_ms"].as_u64().map(Duration::from_millis);
-        assert!((ms(90)..ms(170)).contains(&trip.unwrap()), "{node}");
+        // A sample begins when the writes are done. If the thread is suspended between a write and that instant, the
+        // sample is that much shorter than the link.
+        let least = ms(90).saturating_sub(machine.longest());
+        assert!((least..ms(170)).contains(&trip.unwrap()), "{node}");
         assert_ne!(node["round_trip_ms"], Value::Null);
     }
 }

@@ -1,5 +1,5 @@
-//! `quorate limit` on real servers: as many commands begin as the limit says and no more, those that wait get their turn,
-//! and what is said where no server can tell is what was asked for.
+//! `quorate limit` on real servers. As many commands start as the limit allows, and no more. Commands that wait get
+//! their turn. If no server can answer, the result is the one that `--on-outage` asks for.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use crate::support::{Fleet, Kind};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// Where nobody listens.
+/// Addresses where nobody listens.
 const NOWHERE: [&str; 3] = [
     "redis://127.0.0.1:1",
     "redis://127.0.0.1:2",
     "redis://127.0.0.1:3",
 ];
 
-/// `quorate limit api` with these words, which are separated by spaces.
+/// Runs `quorate limit api` with these words, which are separated by spaces.
 #[track_caller]
 fn limit(urls: &[String], words: &str) -> Done {
     run(urls, &words_of(words))
@@ -29,10 +29,10 @@ fn nowhere() -> Vec<String> {
     NOWHERE.map(str::to_owned).into()
 }
 
-// ---- room, and none -------------------------------------------------------------------------
+// ---- room, and no room ----------------------------------------------------------------------
 
 #[test]
-fn so_many_and_then_none() {
+fn a_limit_of_four_allows_four_calls_and_denies_the_next() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     for _ in 0..4 {
@@ -41,7 +41,7 @@ fn so_many_and_then_none() {
     }
     let done = limit(&urls, "--rate 4/20s --no-wait -- echo ran")
         .is(75)
-        .says("quorate: \"api\": the limit of 4 in 20 s has no room for 1 more; it has in ")
+        .says("quorate: \"api\": the limit of 4 in 20 s has no room for 1 more; there is room in ")
         .says(" s, unless others take it; without --no-wait this waits for it\n");
     assert_eq!((done.out.as_str(), done.err.lines().count()), ("", 1));
     let error = limit(&urls, "--rate 4/20s --no-wait --json");
@@ -57,7 +57,7 @@ fn so_many_and_then_none() {
     let wait = error["wait_ms"].as_u64().unwrap();
     assert!(wait > 5_000 && wait < 25_000, "{wait}");
 
-    // Another name, or another limit, has units of its own.
+    // Another name, and another limit, each have units of their own.
     limit(&urls, "--rate 5/20s --no-wait").is(0);
     run(
         &urls,
@@ -80,15 +80,15 @@ fn a_wait_that_is_too_short_ends_and_one_that_suffices_does_not() {
     let urls = fleet.urls();
     let began = Instant::now();
     limit(&urls, "--rate 6/4s --cost 6").is(0);
-    // It is known at once that this is too short.
+    // It is known at once that this wait is too short.
     let done = limit(&urls, "--rate 6/4s --wait 1s")
         .is(75)
-        .says("the limit of 6 in 4 s has no room for 1 more; it has in ")
+        .says("the limit of 6 in 4 s has no room for 1 more; there is room in ")
         .says("; a longer --wait waits for it");
-    // Less than the wait of 1 s.
+    // This is less than the wait of 1 s.
     assert!(done.took < ms(900), "{:?}", done.took);
     let done = limit(&urls, "--rate 6/4s --wait 20s --json").is(0);
-    // The interval.
+    // The interval has passed.
     assert!(began.elapsed() > ms(4000), "{:?}", began.elapsed());
     let said = done.json();
     assert_eq!(
@@ -97,14 +97,14 @@ fn a_wait_that_is_too_short_ends_and_one_that_suffices_does_not() {
     );
     assert!(said["remaining"].as_u64().unwrap() <= 5, "{said}");
 
-    // Without a bound, and with one that is longer than what others need in vain.
+    // Waits without a bound, and then with one that is longer than needed.
     for _ in 0..3 {
         limit(&urls, "--rate 3/500ms --cost 3").is(0);
     }
 }
 
 #[test]
-fn who_comes_second_waits_for_as_long_as_it_was_told_to() {
+fn the_second_waiter_for_one_unit_is_denied_after_its_wait() {
     let fleet = fleet(1);
     let urls = fleet.urls();
     limit(&urls, "--rate 1/3s").is(0);
@@ -115,7 +115,7 @@ fn who_comes_second_waits_for_as_long_as_it_was_told_to() {
     let [first, second] = both;
     first.is(0);
     let second = second.is(75).says("a longer --wait waits for it");
-    // The wait, and what the process takes on a busy machine.
+    // The wait, and the time of the process on a busy machine.
     assert!(
         second.took >= ms(4000) && second.took < ms(4000 + 2000),
         "{second:?}"
@@ -123,13 +123,13 @@ fn who_comes_second_waits_for_as_long_as_it_was_told_to() {
 }
 
 #[test]
-fn who_waits_with_v_is_told_what_for() {
+fn with_v_a_waiting_call_says_what_it_waits_for() {
     let fleet = fleet(1);
     let urls = fleet.urls();
     limit(&urls, "--rate 1/3s").is(0);
     limit(&urls, "--rate 1/3s -v -- echo ran")
         .is(0)
-        .says("quorate: waiting for \"api\": the limit of 1 in 3 s has no room for 1 more; it has in ")
+        .says("quorate: waiting for \"api\": the limit of 1 in 3 s has no room for 1 more; there is room in ")
         .prints("ran");
 }
 
@@ -140,7 +140,7 @@ fn several_rates_hold_together() {
     let both = "--rate 6/20s --rate 4/2s --no-wait";
     limit(&urls, &format!("{both} --cost 5"))
         .is(64)
-        .says("quorate: --cost 5 can never be had at once: the limit is 4 in 2 s and 6 in 20 s");
+        .says("quorate: --cost 5 exceeds the limit of 4 in 2 s and 6 in 20 s");
     let said = limit(&urls, &format!("{both} --cost 4 --json"))
         .is(0)
         .json();
@@ -152,7 +152,7 @@ fn several_rates_hold_together() {
     // The order does not matter.
     let began = Instant::now();
     limit(&urls, "--rate 4/2s --rate 6/20s --cost 2 --wait 10s").is(0);
-    // Far below the 20 s of the rate that still has room.
+    // This is far less than the 20 s of the rate that still has room.
     assert!(began.elapsed() < ms(8000), "{:?}", began.elapsed());
     let error = limit(&urls, &format!("{both} --json")).is(75).json_error();
     assert!(error["wait_ms"].as_u64().unwrap() > 3000, "{error}");
@@ -171,7 +171,7 @@ fn fewer_units_than_servers() {
 }
 
 #[test]
-fn of_twelve_at_once_five_are_allowed() {
+fn five_of_twelve_concurrent_checks_are_allowed() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let words = words_of("--rate 5/20s --no-wait -- echo ran");
@@ -186,10 +186,10 @@ fn of_twelve_at_once_five_are_allowed() {
     assert_eq!(denied, 7, "{all:#?}");
 }
 
-// ---- what is wrong --------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------
 
 #[test]
-fn a_bad_rate_is_64_and_says_what_is_expected() {
+fn a_bad_rate_exits_64_with_a_hint() {
     let urls = nowhere();
     for bad in ["5", "0/s", "many/s", "5/m", "5/50ms", "5/25h"] {
         limit(&urls, &format!("--rate {bad}"))
@@ -203,10 +203,10 @@ fn a_bad_rate_is_64_and_says_what_is_expected() {
     let five = "--rate 1/s --rate 2/min --rate 3/h --rate 4/d --rate 5/10m";
     limit(&urls, five)
         .is(64)
-        .says("quorate: the quota has 5 intervals: at most 4 stand together");
+        .says("quorate: the quota has 5 intervals, but at most 4 are allowed");
     limit(&urls, "--rate 5/s --cost 6")
         .is(64)
-        .says("quorate: --cost 6 can never be had at once: the limit is 5 in 1 s");
+        .says("quorate: --cost 6 exceeds the limit of 5 in 1 s");
     limit(&urls, "--rate 5/s --cost 0").is(64);
     limit(&urls, "--rate 5/s --wait 1s --no-wait").is(64);
     limit(&urls, "--rate 5/s --on-outage maybe").is(64);
@@ -216,12 +216,12 @@ fn a_bad_rate_is_64_and_says_what_is_expected() {
 }
 
 #[test]
-fn where_no_server_can_say_it_does_what_was_asked_for() {
+fn without_servers_the_on_outage_option_decides() {
     let urls = nowhere();
     for rate in ["--rate 50/s", "--rate 2/s"] {
         let done = limit(&urls, &format!("{rate} -- echo ran"))
             .is(69)
-            .says("quorate: \"api\": too few nodes can say whether there is room")
+            .says("quorate: \"api\": too few nodes can tell whether there is room")
             .says("quorate:   127.0.0.1:1: ");
         assert_eq!(done.out, "");
         let error = limit(&urls, &format!("{rate} --json")).is(69).json_error();
@@ -229,8 +229,8 @@ fn where_no_server_can_say_it_does_what_was_asked_for() {
 
         limit(&urls, &format!("{rate} --on-outage deny --no-wait"))
             .is(75)
-            .says("quorate: \"api\": no server can say whether the limit of ")
-            .says(", and with --on-outage deny that is a no");
+            .says("quorate: \"api\": no server can tell whether the limit of ")
+            .says(", and --on-outage deny treats that as no room");
         let done = limit(
             &urls,
             &format!("{rate} --on-outage deny --wait 2s -- echo ran"),
@@ -261,15 +261,15 @@ fn one_server_that_is_left_gives_its_share() {
 }
 
 #[test]
-fn a_server_that_hangs_holds_nothing_up_for_long() {
+fn a_hanging_server_delays_a_call_by_one_node_timeout_at_most() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     fleet[0].sigstop();
-    // The shares of two of three, and the whole of a small limit.
+    // The shares of two of three servers, and the whole of a small limit.
     for (rate, times) in [("18/20s --cost 3", 4), ("6/20s", 6)] {
         for _ in 0..times {
             let done = limit(&urls, &format!("--rate {rate} --no-wait -- echo ran")).is(0);
-            // A node timeout of 500 ms, and what the process takes on a busy machine.
+            // A node timeout of 500 ms, and the time of the process on a busy machine.
             assert!(done.took < ms(500 + 1000), "{:?}", done.took);
         }
         limit(&urls, &format!("--rate {rate} --no-wait")).is(75);
@@ -286,7 +286,7 @@ fn servers_that_may_have_forgotten_units_give_none() {
         .says("try again in ")
         .says("`quorate bootstrap --new`");
     assert_eq!(done.err.lines().count(), 1, "{done:#?}");
-    // For a limit per hour a server must be watched for longer than an hour, and the quarantine is much shorter.
+    // For a limit per hour a server must be watched for longer than an hour. The quarantine is much shorter.
     limit(&fleet.urls(), "--rate 50/h --wait 50s")
         .is(69)
         .says("try again in 1 h 6 min");
@@ -307,17 +307,17 @@ fn a_quarantine_that_ends_within_the_wait_is_waited_for() {
             .contains("waiting for \"api\": the rate limiter is starting up"),
         "{done:?}"
     );
-    // Now all vote, and a limit per hour has no share yet.
+    // Now all servers vote, and a limit per hour has no share yet.
     run(
         &fleet.urls(),
         &["nodes", "--max-ttl", "2s", "--restart-margin", "990ms"],
     )
     .is(0)
-    .prints("it gives units of intervals of up to ");
+    .prints("it gives units for intervals of up to ");
 }
 
 #[test]
-fn what_is_left_is_shown_and_nothing_is_taken() {
+fn show_prints_the_remaining_units_and_takes_none() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     for _ in 0..2 {
@@ -337,7 +337,7 @@ fn what_is_left_is_shown_and_nothing_is_taken() {
 // ---- the command ----------------------------------------------------------------------------
 
 #[test]
-fn the_command_takes_this_processs_place() {
+fn the_command_replaces_the_quorate_process() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let script = "echo $$ $QUORATE_NAME nodes=$QUORATE_NODES; exit 7";
@@ -348,7 +348,7 @@ fn the_command_takes_this_processs_place() {
     assert_eq!(done.out, format!("{pid} api nodes=\n"));
     assert_eq!(done.err, "");
 
-    // It can ask again itself, and a lock around it stays in its environment.
+    // The command can ask again itself, and the lock around it stays in its environment.
     let inner = [
         command::QUORATE,
         "limit",

@@ -1,5 +1,5 @@
-//! `quorate lock` with `--read`, with `--write` and with several names, on real servers: readers run side by side, a writer
-//! alone, sets that overlap one after the other, and none runs on without its lock.
+//! `quorate lock` with `--read`, with `--write` and with several names, on real servers. Readers run side by side, and
+//! a writer runs alone. Sets that overlap run one after the other. No command runs on without its lock.
 
 use std::time::Instant;
 
@@ -7,7 +7,8 @@ use crate::command::{PATIENCE, Running, STAY, Wire, fleet, leftovers, ms, quorat
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// What is known of the read-write lock as soon as so many read, and so many wait to write, on every node.
+/// Waits until every node has this many readers and this many waiting writers. Returns what is known of the read-write
+/// lock then.
 fn seen(urls: &[String], reading: u64, waiting: u64) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -23,7 +24,7 @@ fn seen(urls: &[String], reading: u64, waiting: u64) -> Value {
     }
 }
 
-/// `quorate lock prices` with these words, and what it runs.
+/// `quorate lock prices` with these words, and the command that it runs.
 fn prices<'w>(words: &[&'w str], command: &[&'w str]) -> Vec<&'w str> {
     [&["lock", "prices"], words, &["--"], command].concat()
 }
@@ -60,17 +61,17 @@ fn two_read_side_by_side_and_a_writer_is_alone() {
     let done = run(&urls, &prices(&["--write", "--wait", "300ms"], &["true"]))
         .is(75)
         .says("; a longer --wait waits for it");
-    // The wait, and what the process takes on a busy machine.
+    // The wait, and the time of the process on a busy machine.
     assert!(
         done.took >= ms(300) && done.took < ms(300 + 2700),
         "{:?}",
         done.took
     );
-    // It keeps nobody out any more, and another lock has the same name.
+    // The writer that gave up keeps nobody out any more. The mutex of the same name is another lock.
     run(&urls, &prices(&["--read", "--no-wait"], &["true"])).is(0);
     run(&urls, &prices(&["--no-wait"], &["true"])).is(0);
 
-    // One that waits keeps new readers out, and is let in by the last one.
+    // A waiting writer keeps new readers out, and gets the lock when the last reader leaves.
     let words = prices(
         &["--write", "-v", "--label", "eve"],
         &["sh", "-c", "echo wrote; exit 7"],
@@ -79,7 +80,7 @@ fn two_read_side_by_side_and_a_writer_is_alone() {
     seen(&urls, 2, 1);
     run(&urls, &prices(&["--read", "--no-wait"], &["true"]))
         .is(75)
-        .says("quorate: \"prices\" is kept for a writer that waits, eve; without --no-wait");
+        .says("quorate: \"prices\" is kept for the waiting writer eve; without --no-wait");
     std::thread::sleep(ms(600));
     for reader in readers {
         reader.signal(Signal::TERM);
@@ -126,7 +127,7 @@ fn a_writers_token_grows_and_a_readers_is_an_epoch() {
 }
 
 #[test]
-fn the_command_of_a_reader_dies_with_quorate_and_a_writer_gets_in_after_its_ttl() {
+fn a_readers_command_dies_with_quorate_and_its_lock_ends_with_its_ttl() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
@@ -136,7 +137,7 @@ fn the_command_of_a_reader_dies_with_quorate_and_a_writer_gets_in_after_its_ttl(
     let killed = Instant::now();
     let (dead, line) = wire.next();
     assert_eq!(line, None, "the command is dead");
-    // Half of the ttl, which a renewal may have begun just before.
+    // Half of the ttl: a renewal may have been sent just before.
     assert!(dead - killed < ms(1000 / 2), "{:?}", dead - killed);
     run(&urls, &prices(&["--write", "--no-wait"], &["true"])).is(75);
     run(
@@ -145,7 +146,7 @@ fn the_command_of_a_reader_dies_with_quorate_and_a_writer_gets_in_after_its_ttl(
     )
     .is(0)
     .prints("ran");
-    // A ttl of 1 s from its last renewal, a third of it before at most; then two processes that start and ask.
+    // A ttl of 1 s from the last renewal, which was at most a third of it earlier. Then two processes start and ask.
     assert!(killed.elapsed() > ms(500), "{:?}", killed.elapsed());
     assert!(killed.elapsed() < ms(5000), "{:?}", killed.elapsed());
 }
@@ -172,7 +173,7 @@ fn a_signal_ends_the_wait_and_readers_come_in_again() {
 }
 
 #[test]
-fn who_is_evicted_or_holds_for_too_long_is_ended() {
+fn the_command_ends_after_an_eviction_or_max_hold() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
@@ -181,7 +182,7 @@ fn who_is_evicted_or_holds_for_too_long_is_ended() {
     run(&urls, &["evict", "prices", "--yes"])
         .is(0)
         .prints("\"prices\" is free now; it was held for reading by ")
-        .prints(", who learns of it when it next renews and may read until then\n");
+        .prints(". The holder learns of it at its next renewal and may read until then\n");
     reader
         .done()
         .is(79)
@@ -211,7 +212,7 @@ fn all_names_or_none_in_any_order() {
     let overlap = ["lock", "c", "b", "--no-wait"];
     let done = run(&urls, &[&overlap[..], &["--", "echo", "ran"]].concat())
         .is(75)
-        .says("quorate: \"b, c\" cannot be had: \"b\" is held by ann, for ")
+        .says("quorate: \"b, c\" cannot be taken: \"b\" is held by ann, for ")
         .says("; without --no-wait this waits for them");
     assert_eq!(done.out, "");
     let error = run(&urls, &[&overlap[..], &["--json", "--", "true"]].concat());
@@ -227,7 +228,7 @@ fn all_names_or_none_in_any_order() {
     run(&urls, &["lock", "a", "--no-wait", "--", "true"])
         .is(75)
         .says("\"a\" is held by ann");
-    // What was not won is not held.
+    // A name that was not granted is not held.
     run(&urls, &["lock", "c", "--no-wait", "--", "true"]).is(0);
     run(&urls, &["lock", "c", "d", "--no-wait", "--", "true"]).is(0);
 
@@ -259,7 +260,7 @@ fn sets_that_overlap_run_one_after_the_other() {
     let urls = fleet.urls();
     let dir = tempfile::tempdir().unwrap();
     let busy = dir.path().join("busy");
-    // Makes a directory: two at once would fail.
+    // The script makes a directory. Two scripts at once would fail.
     let script = format!(
         "mkdir '{0}' || exit 9; sleep 0.05; rmdir '{0}' || exit 9",
         busy.display()
@@ -300,7 +301,7 @@ fn one_evicted_name_ends_the_command_of_the_set() {
 
 #[cfg(feature = "consul")]
 #[test]
-fn wrong_use_is_64_and_says_what_is_right() {
+fn wrong_usage_exits_64_with_a_hint() {
     let urls = ["redis://127.0.0.1:1".to_owned()];
     let consul = ["--consul", "http://127.0.0.1:1", "--", "true"];
     let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
@@ -330,11 +331,11 @@ fn wrong_use_is_64_and_says_what_is_right() {
         (vec!["--", "true"], "<NAME>..."),
         (
             vec!["nightly", "./report.sh"],
-            "`--` stands before all of what is to be run",
+            "put `--` before the whole command",
         ),
         (
             vec!["nightly", "rsync", "-a", "x"],
-            "`--` stands before all of what is to be run",
+            "put `--` before the whole command",
         ),
         (
             vec!["nightly", "rsync", "--", "-a", "x"],
@@ -349,10 +350,10 @@ fn wrong_use_is_64_and_says_what_is_right() {
         let error = error.is(64).json_error();
         assert!(error["message"].as_str().unwrap().contains(says), "{error}");
     }
-    // What may be a password in the wrong place is not repeated.
+    // A word in the wrong place that may be a password is not repeated.
     let done = run(&urls, &["lock", "a", "b", "--", "-redis://me:pw@h"]).is(64);
     assert!(!done.err.contains("pw"), "{done:#?}");
-    // A semaphore has one name, and is no read-write lock.
+    // A semaphore has one name, and it is not a read-write lock.
     run(
         &urls,
         &["semaphore", "a", "b", "--limit", "1", "--", "true"],

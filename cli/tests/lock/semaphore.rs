@@ -1,5 +1,5 @@
-//! `quorate semaphore` on real servers: so many commands at once as it has slots, each told which slot it has, and none
-//! runs on without its slot.
+//! `quorate semaphore` on real servers. At most as many commands run at once as it has slots, each is told its slot,
+//! and none runs on without its slot.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::command::{self, PATIENCE, Running, STAY, Wire, fleet, ignored, ms, qu
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// What is known of the semaphore as soon as so many slots are taken, and so many wait.
+/// Waits until this many slots are taken and this many callers wait. Returns what is known of the semaphore then.
 fn seen(urls: &[String], taken: u64, waiting: u64) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -51,7 +51,7 @@ fn each_command_knows_its_slot_and_a_token_that_grows() {
         last = token;
         assert_eq!(done.err, "");
     }
-    // A lock within it has no slot, and the slot of the semaphore does not seem to be the lock's.
+    // A lock inside of it has no slot, and does not show the slot of the semaphore as its own.
     let inner = "echo slot=$QUORATE_SLOT";
     let words = ["semaphore", "my pool", "--limit", "1", "--keep-env", "--"];
     let nested = [command::QUORATE, "lock", "a", "--", "sh", "-c", inner];
@@ -60,7 +60,7 @@ fn each_command_knows_its_slot_and_a_token_that_grows() {
 }
 
 #[test]
-fn so_many_run_at_once_and_the_next_waits_in_line() {
+fn two_commands_run_in_two_slots_and_the_third_queues() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
@@ -90,14 +90,14 @@ fn so_many_run_at_once_and_the_next_waits_in_line() {
     let done = run(&urls, &[&wait[..], &["--", "echo", "ran"]].concat())
         .is(75)
         .says("all 2 slots are taken; a longer --wait waits for one");
-    // The wait, and what the process takes on a busy machine.
+    // The wait, and the time of the process on a busy machine.
     assert!(
         done.took >= ms(300) && done.took < ms(300 + 1700),
         "{:?}",
         done.took
     );
 
-    // Without a bound it waits until it is its turn, and says what for to those who asked.
+    // Without a bound it waits for its turn, and with -v it prints what it waits for.
     let words = ["semaphore", "pool", "--limit", "2", "-v", "--", "sh", "-c"];
     let waiter = [&words[..], &["echo slot=$QUORATE_SLOT"]].concat();
     let waiter = Running::start(quorate(&urls, &waiter));
@@ -149,7 +149,7 @@ fn the_help_says_what_differs_from_a_lock() {
     help.prints("QUORATE_SLOT").prints("quorate lock --help");
 }
 
-// ---- signals, and losing the slot -----------------------------------------------------------
+// ---- signals, and loss of the slot ----------------------------------------------------------
 
 #[test]
 fn a_signal_ends_the_wait_and_nothing_is_left() {
@@ -218,20 +218,20 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
         "ran",
     ];
     run(&urls, &next).is(0).prints("ran");
-    // A ttl of 1 s from its last renewal, a third of it before at most.
+    // A ttl of 1 s from the last renewal, which was at most a third of it earlier.
     assert!(killed.elapsed() > ms(500), "{:?}", killed.elapsed());
 }
 
 #[test]
-fn without_a_majority_the_command_is_dead_before_its_slot_can_be_anybodys() {
+fn without_a_majority_the_command_is_dead_before_its_slot_expires() {
     let fleet = fleet(3);
     let ttl = ms(6000);
     let wire = Wire::new();
     let words = ["pool", "--limit", "2", "--ttl", "6s", "--json"];
-    // It does not obey.
+    // The script does not obey SIGTERM.
     let script = "trap 'echo term >&9' TERM; echo up >&9; while :; do sleep 0.02; done";
     let running = wire.semaphore(&fleet.urls(), &words, script);
-    // The slot was asked for before, and is not renewed before a third of the ttl is over.
+    // The slot was asked for before that, and it is renewed only after a third of the ttl.
     let up = wire.expect("up");
     fleet[0].sigstop();
     fleet[1].sigstop();
@@ -278,14 +278,14 @@ fn a_command_that_hangs_loses_its_slot_after_max_hold() {
     )
     .is(79)
     .says("quorate: slot 0 of \"pool\" was held for as long as --max-hold allows");
-    // The longest hold, and what the process takes on a busy machine.
+    // The longest hold, and the time of the process on a busy machine.
     assert!(done.took < ms(700 + 2300), "{:?}", done.took);
     seen(&fleet.urls(), 0, 0);
 }
 
-// ---- what operators do ----------------------------------------------------------------------
+// ---- operators -----------------------------------------------------------------------------
 
-/// Its holder is told, and the next in line has the slot.
+/// Its holder is told, and the next waiter gets the slot.
 #[test]
 fn a_slot_is_evicted_and_no_other() {
     let fleet = fleet(3);
@@ -302,10 +302,10 @@ fn a_slot_is_evicted_and_no_other() {
     seen(&urls, 2, 1);
 
     let done = run(&urls, &["evict", "pool", "--yes"]).is(64);
-    done.says("\"pool\" is a semaphore, of which 2 slots are taken: slot 0 by ")
+    done.says("\"pool\" is a semaphore, and 2 slots are taken: slot 0 by ")
         .says("`quorate evict NAME --slot 0 --yes`");
     let asked = run(&urls, &["evict", "pool", "--slot", "1"]).is(64);
-    asked.says("quorate: nothing was done. Of \"pool\" slot 1 (held by ");
+    asked.says("quorate: nothing was done. With --yes these slots of \"pool\" would be freed on all nodes and go to the first waiters: slot 1 (held by ");
     assert_eq!(seen(&urls, 2, 1)["taken"], 2);
 
     let words = ["evict", "pool", "--slot", "1", "--yes", "--json"];
@@ -331,13 +331,13 @@ fn a_slot_is_evicted_and_no_other() {
 }
 
 #[test]
-fn a_resize_is_for_all_programs_and_the_error_names_it() {
+fn a_resize_applies_to_all_programs_and_errors_suggest_it() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
     let _holder = wire.semaphore(&urls, &["pool", "--limit", "1"], STAY);
     wire.expect("up");
-    // It runs already, and follows.
+    // This program already runs, and follows the resize.
     let _waits = wire.semaphore(&urls, &["pool", "--limit", "1"], STAY);
     seen(&urls, 1, 1);
     run(&urls, &["resize", "pool", "--limit", "2"])

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::command::{fleet, ms, run};
 
-/// Far below the timeout of a shutdown; more than a node timeout and what a busy machine adds.
+/// Far below the timeout of a shutdown, and more than a node timeout and the delays of a busy machine.
 const SOON: Duration = Duration::from_millis(900);
 
 #[test]

@@ -1,5 +1,5 @@
-//! `quorate lock` as somebody meets it at a terminal: Ctrl-Z and Ctrl-C, fg and bg, pipes, prompts, editors. A real
-//! shell on a real terminal runs it; what is typed and shown is all that the tests have.
+//! `quorate lock` at a terminal: Ctrl-Z and Ctrl-C, fg and bg, pipes, prompts, editors. A real shell on a real terminal
+//! runs it. The tests use only typed keys and the output that is shown.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,16 +8,16 @@ use crate::command::{QUORATE, fleet, ms, quorate, run};
 use crate::pty::{CTRL_C, CTRL_Z, Terminal};
 use crate::support::Fleet;
 
-/// Longer than it takes to stop a job: the command has 100 ms to obey, and the kernel needs a moment.
+/// This is longer than it takes to stop a job: the command has 100 ms to obey, and the kernel needs a moment.
 const A_STOP: Duration = ms(400);
 
-/// Says when it is up, with its number in the file `pid`, and then writes the time, in nanoseconds, again and again.
-/// For `bash`: other shells start a program by vfork, and one that is stopped within that is stopped for no one to see.
-/// And such a one dies of a Ctrl-C only if the program does that it waits for.
+/// Writes its process id to the file `pid`, and then prints the time, in nanoseconds, again and again. It needs `bash`.
+/// Other shells start a program by vfork, and a stop during the vfork is not visible to anybody. Such a shell also dies
+/// of a Ctrl-C only if the program that it waits for does.
 const TICKS: &str =
     "trap 'trap - INT; kill -INT $$' INT; echo $$ > pid; while :; do date +%s%N; sleep 0.02; done";
 
-/// A shell at a prompt, where the lock's command can be `sh NAME` for each of the scripts.
+/// A shell at a prompt, in which the lock's command can be `sh NAME` for each of these scripts.
 fn shell(fleet: &Fleet, scripts: &[(&str, &str)]) -> Terminal {
     let folder = Path::new(QUORATE).parent().unwrap();
     let terminal = Terminal::shell(&quorate(&fleet.urls(), &[]), folder);
@@ -27,20 +27,20 @@ fn shell(fleet: &Fleet, scripts: &[(&str, &str)]) -> Terminal {
     terminal
 }
 
-/// Until it writes on.
+/// Waits until it has written more.
 #[track_caller]
 fn ticks_on(terminal: &Terminal, log: &str) {
     let before = terminal.read(log).len();
     terminal.until("more ticks", || terminal.read(log).len() > before);
 }
 
-/// Until it has written on for longer than a stop takes.
+/// Waits until it has gone on writing for longer than a stop takes.
 #[track_caller]
 fn is_not_stopped(terminal: &Terminal, log: &str) {
     let enough = (SystemTime::UNIX_EPOCH.elapsed().unwrap() + A_STOP).as_nanos();
     let is_late = |tick: &str| tick.parse::<u128>().is_ok_and(|tick| tick > enough);
     terminal.until("ticks beyond a stop", || {
-        // The last line may be half of one.
+        // The last line may be incomplete.
         terminal.read(log).lines().any(is_late)
     });
 }
@@ -59,7 +59,7 @@ fn is_free(fleet: &Fleet, name: &str) {
 fn ctrl_z_stops_the_command_before_quorate_and_fg_lets_it_go_on() {
     let fleet = fleet(3);
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
-    // Standard output is no terminal.
+    // Standard output is not a terminal.
     terminal.line("quorate lock z --ttl 20s -- bash ticks > log");
     let command = terminal.pid("pid");
     ticks_on(&terminal, "log");
@@ -81,7 +81,7 @@ fn ctrl_z_stops_the_command_before_quorate_and_fg_lets_it_go_on() {
     terminal.expect_prompt();
     ticks_on(&terminal, "log");
     terminal.line("fg");
-    // The shell shows the command before it hands the terminal over.
+    // The shell prints the command before it hands over the terminal.
     terminal.until("the keys go to it", || command.parent().is_in_foreground());
     terminal.keys(CTRL_C);
     terminal.expect_status(130);
@@ -91,7 +91,7 @@ fn ctrl_z_stops_the_command_before_quorate_and_fg_lets_it_go_on() {
 #[test]
 fn a_command_that_was_stopped_beyond_its_lease_never_goes_on() {
     let fleet = fleet(3);
-    // A byte in a microsecond: none is written between going on and a kill, or it did go on.
+    // The command writes a byte every microsecond. If it went on before the kill, some bytes would have been written.
     let bytes = "echo $$ > pid; exec dd if=/dev/zero of=bytes bs=1";
     let mut terminal = shell(&fleet, &[("bytes.sh", bytes)]);
     let written = |terminal: &Terminal| {
@@ -103,7 +103,7 @@ fn a_command_that_was_stopped_beyond_its_lease_never_goes_on() {
     terminal.keys(CTRL_Z);
     terminal.expect_stopped();
     let before = written(&terminal);
-    // Somebody else gets the lock meanwhile, and the first is let go on beside it.
+    // Another process gets the lock meanwhile, and the first command is continued while that one holds it.
     let script = format!(
         "cd '{}'; echo > second; while [ ! -e end ]; do sleep 0.02; done",
         terminal.path("").display()
@@ -132,7 +132,7 @@ fn a_command_that_does_not_obey_is_stopped_too() {
     terminal.line("quorate lock z --ttl 20s -- bash deaf > log");
     let command = terminal.pid("pid");
     ticks_on(&terminal, "log");
-    // The terminal's key reaches the command only, which is deaf to it: nothing is stopped.
+    // The terminal's key reaches only the command, which ignores it, so nothing is stopped.
     terminal.keys(CTRL_Z);
     is_not_stopped(&terminal, "log");
     assert!(!command.parent().is_stopped());
@@ -154,15 +154,15 @@ fn a_signal_ends_a_command_that_is_stopped() {
     terminal.keys(CTRL_Z);
     terminal.expect_stopped();
     let holder = command.parent();
-    // The shell lets the job go on, with the signal.
+    // The shell continues the job together with the signal.
     terminal.line("kill %1");
     terminal.until("it ends", || holder.is_gone());
-    // It has ended; the shell may have to be told yet.
+    // The job has ended, but the shell may not have noticed that yet.
     terminal.line("wait %1; echo \"job <$?>\"");
     terminal.expect("job <143>");
     is_free(&fleet, "z");
 
-    // One that was stopped alone, where no terminal is.
+    // A command that was stopped alone, without a terminal.
     terminal.line("setsid -w quorate lock z --ttl 20s -- bash ticks > log; echo \"status <$?>\"");
     terminal.until("another", || {
         terminal.read("pid") != format!("{}\n", command.0)
@@ -183,7 +183,7 @@ fn ctrl_z_stops_a_wait_for_the_lock() {
     terminal.line("quorate lock z --label batch-3 -- bash ticks > log &");
     let holder = terminal.pid("pid").parent();
     terminal.line("quorate lock z -- echo r''an");
-    // One line, as somebody watches.
+    // One line is printed, because a terminal is watched.
     terminal.expect("quorate: waiting for \"z\", held by batch-3");
     terminal.keys(CTRL_Z);
     terminal.expect_stopped();
@@ -195,7 +195,7 @@ fn ctrl_z_stops_a_wait_for_the_lock() {
 }
 
 #[test]
-fn nothing_stops_where_no_shell_could_let_it_go_on() {
+fn without_a_shell_ctrl_z_does_not_stop_the_command() {
     let fleet = fleet(1);
     let script = format!("trap 'echo went on >> cont' CONT; {TICKS} > log");
     let command = quorate(&fleet.urls(), &["lock", "z", "--", "bash", "-c", &script]);
@@ -213,7 +213,7 @@ fn nothing_stops_where_no_shell_could_let_it_go_on() {
 
 // ---- pipes ----------------------------------------------------------------------------------
 
-/// Asks twice, and answers.
+/// Asks twice, and prints the answers.
 const ASK: &str = "echo $$ > pid; echo 'name?'; read x; echo \"got <$x>\"; echo 'again?'; read x; echo \"got <$x>\"";
 
 #[test]
@@ -268,7 +268,7 @@ fn ctrl_c_ends_a_command_in_a_pipe() {
 }
 
 #[test]
-fn a_reader_that_has_enough_ends_it() {
+fn a_closed_pipe_ends_the_command() {
     let fleet = fleet(1);
     let mut terminal = shell(&fleet, &[]);
     terminal.line("quorate lock d -- yes | head -1 > log");
@@ -277,7 +277,7 @@ fn a_reader_that_has_enough_ends_it() {
     is_free(&fleet, "d");
 }
 
-/// As `less` does: keys come from the terminal, whatever the standard input is.
+/// Works like `less`: keys come from the terminal, no matter what the standard input is.
 const PAGER: &str = "old=$(stty -g < /dev/tty); stty -icanon -echo < /dev/tty; echo 'PAGER UP' > /dev/tty
     exec 3<&0; cat <&3 > paged &
     while k=$(dd bs=1 count=1 2> /dev/null < /dev/tty); do echo \"key <$k>\" > /dev/tty; [ \"$k\" = q ] && break; done
@@ -300,10 +300,10 @@ fn a_pager_gets_its_keys_while_the_command_runs() {
     assert!(command.is_stopped());
     terminal.line("fg");
     ticks_on(&terminal, "paged");
-    // The shell has changed the terminal's modes meanwhile; a real one changes them back.
+    // The shell has changed the terminal's modes meanwhile. A real pager would set its own modes again.
     terminal.line("q");
     terminal.expect("key <q>");
-    // It has put the terminal in order, so that this is a signal.
+    // The pager has restored the terminal's modes, so this key is a signal again.
     terminal.keys(CTRL_C);
     terminal.expect_prompt();
     assert!(command.is_gone());
@@ -313,7 +313,7 @@ fn a_pager_gets_its_keys_while_the_command_runs() {
 // ---- in the background ----------------------------------------------------------------------
 
 #[test]
-fn its_own_lines_do_not_stop_it() {
+fn its_own_output_does_not_stop_it_in_the_background() {
     let fleet = fleet(3);
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
     terminal.line("stty tostop");
@@ -339,9 +339,9 @@ fn a_job_in_the_background_that_wants_the_terminal_is_stopped() {
     let command = terminal.pid("pid");
     terminal.until("quorate stops", || command.parent().is_stopped());
     assert!(command.is_stopped());
-    // The shell says so at a prompt, once all threads are stopped.
+    // The shell prints this at a prompt, once all threads are stopped.
     terminal.ask_until("", "Stopped");
-    // Still not in front.
+    // The job is still not in the foreground.
     terminal.line("bg");
     terminal.expect("sh ask &");
     terminal.expect_prompt();
@@ -356,9 +356,9 @@ fn a_job_in_the_background_that_wants_the_terminal_is_stopped() {
     terminal.expect_status(0);
 }
 
-// ---- what takes the terminal over -----------------------------------------------------------
+// ---- programs that take over the terminal ----------------------------------------------------
 
-/// As `vi` does: every key is its own, Ctrl-Z too.
+/// Works like `vi`: it handles every key itself, Ctrl-Z too.
 const EDITOR: &str = "echo $$ > pid; old=$(stty -g); stty raw -echo
     while :; do
         echo EDITING; k=$(dd bs=1 count=1 2> /dev/null | od -An -tx1)
@@ -413,7 +413,7 @@ fn a_shell_inside_has_jobs_of_its_own() {
     ticks_on(&terminal, "log");
     terminal.keys(CTRL_C);
     terminal.expect("INNER> ");
-    // The whole of it, and back.
+    // The whole job is stopped, and continued.
     terminal.line("suspend");
     terminal.expect_stopped();
     terminal.line("fg");
@@ -427,7 +427,7 @@ fn after_a_kill_the_terminal_is_as_it_was() {
     let fleet = fleet(1);
     let raw = "stty raw -echo; echo $$ > pid; while :; do sleep 0.02; done";
     let mut terminal = shell(&fleet, &[("raw", raw)]);
-    // Not the shell at the prompt: that one has its own modes.
+    // This is not read by the shell at the prompt, which has its own modes.
     terminal.write(
         "job",
         "quorate lock d --ttl 500ms -- sh raw; echo \"status <$?>\"; stty -a > modes; echo o''ver",
@@ -454,7 +454,8 @@ fn after_a_kill_the_terminal_is_as_it_was() {
 
 // ---- the jobs around it ---------------------------------------------------------------------
 
-/// The key reaches the command's group alone; a shell ends its script if what it waits for dies of it.
+/// The key reaches only the command's group. A shell ends its script if the program that it waits for dies of the
+/// signal.
 #[test]
 fn ctrl_c_ends_a_script_that_locks() {
     let fleet = fleet(1);
@@ -470,7 +471,7 @@ fn ctrl_c_ends_a_script_that_locks() {
     terminal.expect_status(130);
 }
 
-/// What a script has put in the background has never asked for the terminal.
+/// A command that a script has put in the background has never asked for the terminal.
 #[test]
 fn ctrl_c_ends_a_script_that_locks_in_the_background() {
     let fleet = fleet(1);
@@ -483,33 +484,33 @@ fn ctrl_c_ends_a_script_that_locks_in_the_background() {
     terminal.expect_status(130);
 }
 
-/// A terminal that is held, or a pipe that nobody reads, does not keep a lock from being renewed.
+/// A terminal that is held, or a pipe that nobody reads, does not stop the renewal of a lock.
 #[test]
-fn a_line_that_nobody_takes_stops_nothing() {
+fn blocked_terminal_output_does_not_stop_renewals() {
     let fleet = fleet(3);
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
     terminal.line("quorate -v lock z --ttl 1s -- bash ticks > log");
     let command = terminal.pid("pid");
     ticks_on(&terminal, "log");
-    // Ctrl-S.
+    // This is Ctrl-S.
     terminal.keys("\x13");
-    // It has something to say of this, and the lease is renewed all the same, three times over.
+    // quorate has something to print about this. The lease is renewed all the same, three times.
     fleet[0].kill9();
     std::thread::sleep(std::time::Duration::from_secs(3));
     ticks_on(&terminal, "log");
     let seen = run(&fleet.urls(), &["inspect", "z", "--json"]).is(0).json();
     assert_eq!(seen["held"], true);
     assert!(!command.is_gone());
-    // Lost, it is ended.
+    // When the lock is lost the command is ended.
     run(&fleet.urls(), &["evict", "z", "--yes"]).is(0);
     terminal.until("the command's end", || command.is_gone());
     terminal.keys("\x11");
     terminal.expect_status(79);
 }
 
-/// SIGCONT takes back a stop that is still to come, as the kernel has it.
+/// SIGCONT cancels a pending stop, as it does in the kernel.
 #[test]
-fn a_stop_that_was_taken_back_stops_nothing() {
+fn a_stop_followed_by_sigcont_stops_nothing() {
     let fleet = fleet(1);
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
     terminal.line("quorate lock z --ttl 10s -- bash ticks > log &");
@@ -525,7 +526,7 @@ fn a_stop_that_was_taken_back_stops_nothing() {
     }
 }
 
-/// Two of one pipeline, whose commands want the terminal in turn.
+/// Two commands of one pipeline want the terminal in turn.
 #[test]
 fn commands_of_one_job_share_the_terminal() {
     let fleet = fleet(1);

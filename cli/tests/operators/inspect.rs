@@ -33,7 +33,7 @@ async fn clients(fleet: &Fleet) -> [Quorum; 3] {
     clients
 }
 
-/// Waits until every node fits.
+/// Waits until the answer of every node fits.
 async fn seen(quorum: &Quorum, wanted: impl Fn(&NodeInspection) -> bool) {
     let fits = |seen: &Inspection| seen.nodes.iter().all(&wanted);
     let looked = async {
@@ -86,15 +86,15 @@ fn the_queue_of_a_mutex_is_shown_and_an_eviction_serves_it() {
     assert_eq!(bob["entry"], format!("{owner}@bob"));
     run(&urls, &["inspect", NAME])
         .is(0)
-        .prints("; 1 waits in line\n")
-        .prints("\nbob      ");
+        .prints("; 1 waits in the queue\n")
+        .prints("\nbob     ");
 
     run(&urls, &["evict", NAME])
         .is(64)
-        .says("go to the first in line");
+        .says("go to the first waiter");
     run(&urls, &["evict", NAME, "--yes"])
         .is(0)
-        .prints("\"nightly\" goes to the first in line now; it was held by ann");
+        .prints("\"nightly\" goes to the first waiter now; it was held by ann");
     next.done().is(0).prints("served");
     holder.done().is(79);
 }
@@ -125,7 +125,7 @@ async fn readers_and_writers_are_shown_and_evicted() {
     let refused = refused.prints("is held for reading by 2");
     refused
         .says("\"nightly\" is held for reading by ")
-        .says("its holders would learn of it when they next renew");
+        .says("Its holders would learn of it at their next renewal");
     let rwlock = &json["rwlock"];
     assert_eq!(
         (&json["held"], &json["holder"]),
@@ -186,7 +186,7 @@ async fn readers_and_writers_are_shown_and_evicted() {
     });
     let (told, again) = told.await.unwrap();
     told.prints(
-        "\"nightly\" is free now; it was held for writing by eve, who learns of it when it next renews and may write until then\n",
+        "\"nightly\" is free now; it was held for writing by eve. The holder learns of it at its next renewal and may write until then\n",
     );
     again.prints("\"nightly\" was free already\n");
     is_evicted(&eves).await;
@@ -212,12 +212,12 @@ async fn slots_and_their_queue_are_shown() {
     })
     .await
     .unwrap();
-    text.prints("\"nightly\": 1 of 1 slot is taken; 1 waits in line\n")
+    text.prints("\"nightly\": 1 of 1 slot is taken; 1 waits in the queue\n")
         .prints("\n\nSLOT  HOLDER")
         .prints("\n0     ann ")
-        .prints("\nbob      ");
+        .prints("\nbob     ");
     evict.says(
-        "quorate: nothing was done. \"nightly\" is a semaphore, of which 1 slot is taken: slot 0 by ann. Say which to free, as in \
+        "quorate: nothing was done. \"nightly\" is a semaphore, and 1 slot is taken: slot 0 by ann. Name the slots to free, as in \
          `quorate evict NAME --slot 0 --yes`\n",
     );
 

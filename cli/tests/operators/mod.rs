@@ -1,4 +1,4 @@
-//! Commands that show and change what stands on the servers, and what scripts rely on.
+//! Commands that show and change the state of the servers, and behaviour that scripts rely on.
 
 mod inspect;
 mod quarantine;

@@ -1,5 +1,5 @@
-//! What the `quorate` command does about a quarantine: `bootstrap` waits for its end or is told that the servers are new,
-//! commands that are far shorter end it together, `nodes --wait` waits, and `watch` counts it as a service.
+//! The `quorate` command during a quarantine: `bootstrap` waits for its end or is told that the servers are new, short
+//! commands end it together, `nodes --wait` waits, and `watch` witnesses it as a service does.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const SHORT: [&str; 4] = ["--max-ttl", "1s", "--restart-margin", "1s"];
 const Z: Duration = ms(2010);
 const IF_NEW: &str = "if these servers have never held a lock, `quorate bootstrap --new` admits them within about 7 s";
 
-/// The words of the record there.
+/// The words of the record on this server.
 fn record(server: &Server) -> Vec<String> {
     let text: Option<String> =
         redis::from_redis_value(server.cmd(&["GET", "quorate:boot"])).unwrap();
@@ -47,7 +47,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 // ---- a look ---------------------------------------------------------------------------------
 
 #[test]
-fn looking_at_new_servers_one_by_one_leaves_nothing_that_binds() {
+fn looking_at_new_servers_one_by_one_does_not_prevent_bootstrap() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         let urls = fleet.urls();
@@ -69,7 +69,7 @@ fn bootstrap<'a>(args: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn new_servers_are_quarantined_until_somebody_says_that_they_are_new() {
+fn new_servers_are_quarantined_until_bootstrap_new() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     run(&urls, &["lock", "a", "--no-wait", "--", "true"])
@@ -97,7 +97,7 @@ fn new_servers_are_quarantined_until_somebody_says_that_they_are_new() {
     }
     run(&urls, &["nodes"]).is(0).prints("3 of 3 vote");
 
-    // A server that lost its memory is not new, however much it looks so.
+    // A server that lost its memory is not new, even if it looks new.
     fleet[0].restart_empty();
     run(&urls, &["bootstrap", "--new"])
         .is(69)
@@ -118,14 +118,14 @@ fn new_servers_are_quarantined_until_somebody_says_that_they_are_new() {
         (&true.into(), &"voting".into())
     );
 
-    // A majority would not do, and it says so.
+    // A majority is not enough, and the error says so.
     fleet[1].kill9();
     run(&urls, &["bootstrap", "--force"])
         .is(69)
         .says("bootstrap needs every server");
 }
 
-/// As where somebody deleted the records to get rid of a quarantine.
+/// The state after somebody deleted the records to end a quarantine.
 #[test]
 fn servers_that_have_given_out_a_lock_are_not_admitted_as_new() {
     let fleet = fleet(3);
@@ -175,7 +175,7 @@ fn bootstrap_raises_the_fleets_longest_ttl() {
 }
 
 #[test]
-fn where_a_server_votes_nobody_is_told_to_admit_the_others() {
+fn bootstrap_is_not_suggested_while_a_server_votes() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     fleet[0].restart_empty();
@@ -187,7 +187,7 @@ fn where_a_server_votes_nobody_is_told_to_admit_the_others() {
     ] {
         let done = run(&urls, args).is(69);
         let said = format!("{}{}", done.out, done.err);
-        assert!(said.contains("it ends by itself"), "{done:#?}");
+        assert!(said.contains("the quarantine ends by itself"), "{done:#?}");
         assert!(!said.contains("bootstrap"), "{done:#?}");
     }
 }
@@ -212,15 +212,15 @@ fn bootstrap_waits_for_the_quarantine_and_admits_nothing() {
         assert!(done.out.lines().nth(1).unwrap().contains("  quarantined  "));
         assert!(start.elapsed() >= Z, "{:?}", start.elapsed());
     }
-    // Who admits writes a history.
+    // `--new` and `--force` write a history. No history was written here.
     assert!(all_witnessed(&fleet).iter().all(|w| *w < 60_000));
     let again = run(&urls, &bootstrap(&SHORT)).is(0).prints("nothing to do");
     assert_eq!(again.err, "");
 }
 
-/// As after a power cut, where some client has met them before.
+/// The state after a power cut, if some client has met the servers before.
 #[test]
-fn where_a_record_says_that_the_servers_were_used_nobody_is_told_to_admit_them() {
+fn bootstrap_is_not_suggested_for_servers_that_were_used() {
     let fleet = Fleet::start(3, Kind::Valkey);
     let urls = fleet.urls();
     let nodes = [&["nodes"], &SHORT[..]].concat();
@@ -232,14 +232,14 @@ fn where_a_record_says_that_the_servers_were_used_nobody_is_told_to_admit_them()
 
     let done = run(&urls, &nodes).is(69);
     assert!(!done.out.contains("bootstrap"), "{done:#?}");
-    done.prints("it ends by itself: enough will vote in");
+    done.prints("the quarantine ends by itself: enough will vote in");
     let done = run(&urls, &bootstrap(&SHORT)).is(0);
     assert!(!done.err.contains("bootstrap"), "{done:#?}");
     done.says("waiting for the quarantine: 0 of 3 vote, ");
 }
 
 #[test]
-fn servers_that_are_emptied_while_bootstrap_waits_are_waited_for_anew() {
+fn bootstrap_waits_again_for_servers_emptied_while_it_waits() {
     let fleet = Fleet::start(3, Kind::Valkey);
     let urls = fleet.urls();
     let longer = bootstrap(&["--max-ttl", "4s", "--restart-margin", "1s"]);
@@ -285,7 +285,7 @@ fn bootstrap_of_a_dead_majority_ends_and_every_node_says_why() {
     fleet[0].kill9();
     fleet[2].kill9();
     let done = run(&urls, &bootstrap(&[])).is(69).says("no majority");
-    // The default connect timeout.
+    // The default connect timeout has passed.
     assert!(done.took >= ms(5000), "{:?}", done.took);
     let done = done.says(&format!("127.0.0.1:{}: quarantined for", fleet[1].port()));
     for server in [&fleet[0], &fleet[2]] {
@@ -306,7 +306,7 @@ fn bootstrap_raises_when_the_last_server_votes() {
     run(&urls, &bootstrap(&[&["--force"], &SHORT[..]].concat())).is(0);
     fleet[0].restart_empty();
     let greater = bootstrap(&["--max-ttl", "3s", "--restart-margin", "1s"]);
-    // Several who want the same do not disturb each other.
+    // Several commands that want the same do not disturb each other.
     let start = Instant::now();
     let running: Vec<Running> = (0..3)
         .map(|_| Running::start(quorate(&urls, &greater)))
@@ -351,7 +351,7 @@ fn a_signal_ends_bootstrap_at_once() {
 }
 
 #[test]
-fn on_a_terminal_the_seconds_are_counted_and_the_line_goes() {
+fn on_a_terminal_bootstrap_counts_seconds_then_clears_the_line() {
     let fleet = Fleet::start(3, Kind::Redis);
     let script = format!("'{QUORATE}' bootstrap --max-ttl 3s --restart-margin 1s");
     let done = on_a_terminal(&quorate(&fleet.urls(), &[]), &script)
@@ -365,7 +365,7 @@ fn on_a_terminal_the_seconds_are_counted_and_the_line_goes() {
     assert!(table.contains("all 3 nodes vote now"), "{table:?}");
 }
 
-// ---- commands that are shorter than it, and those that wait ----------------------------------
+// ---- short commands, and commands that wait ---------------------------------------------------
 
 /// Clients of servers with a quarantine of 1.01 · `max_ttl` + 100 ms.
 struct Clients {
@@ -374,7 +374,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// All three vote.
+    /// Three servers that all vote.
     fn admitted(max_ttl: &'static str) -> Self {
         let fleet = Fleet::start(3, Kind::Redis);
         let clients = Self { fleet, max_ttl };
@@ -394,13 +394,13 @@ impl Clients {
         self.start(args).done()
     }
 
-    /// One that goes on.
+    /// Starts a command that goes on running.
     fn start(&self, args: &[&str]) -> Running {
         Running::start(self.command(args))
     }
 
-    /// Runs that by themselves are far too short for the quarantine of this server: w grows run by
-    /// run, until it votes.
+    /// Runs commands that are by themselves far too short for the quarantine of this server. w grows with each run,
+    /// until the server votes.
     #[track_caller]
     fn end_quarantine(&self, server: &Server, z: u64, args: &[&str], status: i32) {
         let (mut runs, mut w) = (0, 0);
@@ -417,8 +417,8 @@ impl Clients {
     }
 }
 
-/// Each of them is over before the handshake that comes every second: what is counted is what each
-/// writes on its way out.
+/// Each of these commands ends before the handshake that comes every second. So only the time that each one writes at
+/// its end counts.
 #[test]
 fn commands_of_less_than_a_second_end_a_quarantine_together() {
     let clients = Clients::admitted("1s");
@@ -429,7 +429,7 @@ fn commands_of_less_than_a_second_end_a_quarantine_together() {
 }
 
 #[test]
-fn commands_that_only_ask_count_too() {
+fn the_nodes_command_counts_towards_a_quarantine_too() {
     let clients = Clients::admitted("1s");
     clients.fleet[0].restart_empty();
     clients.fleet[1].restart_empty();
@@ -455,7 +455,7 @@ fn a_watch_that_is_told_to_end_writes_its_count() {
         std::thread::sleep(ms(600));
         watch.signal(signal);
         assert_eq!(watch.done().is(0).err, "");
-        // It has watched since before it said so. A ms more is lost to rounding at every handshake.
+        // It has watched since before it printed that. Rounding loses another ms at every handshake.
         let w = witnessed(&clients.fleet[2]);
         assert!(w >= 590, "{w} ms");
     }
@@ -485,7 +485,7 @@ fn a_watch_says_what_changes_and_ends_with_its_reader() {
     watch.until(&format!("{}: voting", name(0)));
     watch.until("locks can be taken");
 
-    // Nothing has to be printed for it to notice.
+    // It notices this even if it has nothing to print.
     watch.reader_goes();
     assert_eq!(watch.done().is(0).err, "");
 }
@@ -507,7 +507,7 @@ fn a_watch_goes_on_without_servers_and_not_with_wrong_settings() {
 }
 
 #[test]
-fn nodes_waits_until_as_many_vote_as_are_wanted() {
+fn nodes_wait_returns_once_enough_servers_vote() {
     let clients = Clients::admitted("1s");
     for server in &clients.fleet[..2] {
         server.restart_empty();

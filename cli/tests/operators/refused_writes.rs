@@ -1,5 +1,5 @@
 //! Servers that answer and refuse writes, because their memory is full, their disk is broken or their replicas are
-//! missing: they have a state of their own, are not counted, and come back by themselves. On real servers.
+//! missing. They have a state of their own, are not counted, and come back by themselves. The servers are real.
 
 use std::{
     fs,
@@ -15,14 +15,14 @@ use quorate::{Error, NodeState, Quorum};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-/// A handshake, which comes every 5 s, shows it: twice that.
+/// A handshake shows the state, and it comes every 5 s. This is twice that time.
 const PATIENCE: Duration = Duration::from_secs(2 * 5);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Why a server refuses writes.
+/// The reason why a server refuses writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cause {
     /// `maxmemory` is reached.
@@ -50,7 +50,7 @@ impl Cause {
             Self::Oom => config("maxmemory", if on { "1" } else { "0" }),
             Self::Noreplicas => config("min-replicas-to-write", if on { "1" } else { "0" }),
             Self::Misconf => {
-                // A directory in the place of the file: no user can rename a file to it.
+                // A directory is in the place of the file, so no user can rename a file to it.
                 let file = server.dir().join("dump.rdb");
                 if on {
                     let _ = fs::remove_file(&file);
@@ -72,7 +72,7 @@ impl Cause {
     }
 }
 
-/// Three servers that are meant to save, though they never come to it by themselves.
+/// Three servers that are configured to save, but never get to it by themselves.
 fn fleet(kind: Kind) -> Fleet {
     Fleet::start_with(3, ServerOptions::new(kind).save("86400 1000000"))
 }
@@ -202,7 +202,7 @@ async fn a_refusal_of_writes_is_told_once() {
     Cause::Oom.set(&fleet[1], true);
     let told = timeout(PATIENCE, changes.next()).await.unwrap().unwrap();
     assert!(matches!(told.state, NodeState::RefusesWrites(_)), "{told}");
-    // Requests fail meanwhile, and handshakes go on.
+    // Requests fail meanwhile, and handshakes continue.
     for _ in 0..30 {
         quorum
             .mutex("a")

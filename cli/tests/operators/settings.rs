@@ -1,5 +1,5 @@
-//! What cron jobs and scripts build on: `quorate` is silent while all is well, keeps the times that it was told, says
-//! errors in JSON, and shows nobody a password.
+//! Behaviour that cron jobs and scripts rely on. `quorate` is silent while nothing fails, keeps to the times that
+//! it was given, prints errors as JSON, and shows no password.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,23 +9,23 @@ use crate::support::{Fleet, Kind, Server};
 use rustix::process::Signal;
 
 #[test]
-fn a_run_that_kept_its_lock_says_nothing_whatever_the_nodes_do() {
+fn a_run_that_keeps_its_lock_prints_nothing_despite_lost_nodes() {
     let fleet = fleet(3);
     let urls = fleet.urls();
-    // One comes back empty and is in quarantine, one dies meanwhile.
+    // One server comes back empty and is in quarantine, and one dies meanwhile.
     fleet[0].restart_empty();
     let done = run(&urls, &["lock", "a", "--", "sh", "-c", "sleep 0.2"]).is(0);
     assert_eq!((done.out.as_str(), done.err.as_str()), ("", ""));
     let done = run(&urls, &["lock", "a", "-v", "--", "true"]).is(0);
     done.says("quarantined").says(&fleet[0].port().to_string());
-    // Two of three are left, which is all that is needed.
+    // Two of three servers are left, which is enough.
     let short = ["lock", "a", "--ttl", "600ms", "--", "sleep", "2"];
     let done = run(&urls, &short).is(0);
     assert_eq!((done.out.as_str(), done.err.as_str()), ("", ""));
 }
 
 #[test]
-fn with_v_one_line_says_who_is_waited_for() {
+fn with_v_one_line_names_the_holder_that_is_waited_for() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
@@ -50,7 +50,7 @@ fn a_command_that_hangs_is_ended_after_max_hold() {
     let done = run(&urls, &hang)
         .is(79)
         .says("as long as --max-hold allows");
-    // The longest hold, and what the process takes on a busy machine. The command is told to end a little before.
+    // The longest hold, and the time of the process on a busy machine. The command is told to end a little earlier.
     assert!(
         done.took >= ms(500) && done.took < ms(1000 + 3000),
         "{:?}",
@@ -61,7 +61,7 @@ fn a_command_that_hangs_is_ended_after_max_hold() {
 }
 
 #[test]
-fn a_fleet_in_quarantine_is_one_line() {
+fn a_quarantined_fleet_is_reported_in_one_line() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     let done = run(&urls, &["lock", "a", "--no-wait", "--", "true"]).is(69);
@@ -70,7 +70,7 @@ fn a_fleet_in_quarantine_is_one_line() {
     let error = error.is(69).json_error();
     assert_eq!(error["error"], "quarantined");
     assert_eq!(error["nodes"].as_array().unwrap().len(), 3);
-    // What will not mend itself is named all the same.
+    // A node that does not recover by itself is named all the same.
     fleet[2].kill9();
     let done = run(&urls, &["lock", "a", "--no-wait", "--", "true"]).is(69);
     assert_eq!(done.err.lines().count(), 2, "{done:#?}");
@@ -79,11 +79,14 @@ fn a_fleet_in_quarantine_is_one_line() {
 
 #[test]
 fn settings_are_checked_before_any_server_is_asked() {
-    // It takes connections and says nothing.
+    // The listener accepts connections and never answers.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let urls = [format!("redis://{}", mute.local_addr().unwrap())];
     for (args, says) in [
-        (&["lock", "a", "--ttl", "0s", "--", "true"][..], "too short"),
+        (
+            &["lock", "a", "--ttl", "0s", "--", "true"][..],
+            "ttl must be at least",
+        ),
         (&["lock", "a", "--ttl", "31s", "--", "true"], "max_ttl"),
         (
             &["lock", "a", "--max-hold", "1ms", "--", "true"],
@@ -94,7 +97,7 @@ fn settings_are_checked_before_any_server_is_asked() {
         (&["evict", "", "--yes"], "the name is empty"),
     ] {
         let done = run(&urls, args).is(64).says(says);
-        // Far below the timeout of a dial, 3 s.
+        // This is far less than the timeout of a dial, 3 s.
         assert!(done.took < ms(1000), "{done:#?}");
     }
 }
@@ -115,7 +118,7 @@ fn servers_that_do_not_answer_cost_no_more_than_the_connect_timeout() {
         "true",
     ];
     let done = run(&urls, &args).is(69).says("no majority");
-    // The connect timeout, and what the process takes on a busy machine.
+    // The connect timeout, and the time of the process on a busy machine.
     assert!(
         done.took >= ms(700) && done.took < ms(700 + 800),
         "{done:#?}"
@@ -126,7 +129,7 @@ fn servers_that_do_not_answer_cost_no_more_than_the_connect_timeout() {
     fleet[1].sigcont();
 }
 
-/// The way to a server that is mute from the first request on in which this word stands.
+/// A way to a server that stops answering at the first request that contains this word.
 fn mute_at(word: &'static str, server: &Server) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -158,7 +161,7 @@ fn mute_at(word: &'static str, server: &Server) -> String {
 fn servers_that_fall_silent_once_connected_cost_the_node_timeout() {
     let fleet = fleet(3);
     let name = "asked-for-once";
-    // The fleet's own word, as these addresses would make another.
+    // The fleet's own id, because these addresses would lead to another one.
     let word = run(&fleet.urls(), &["nodes", "--json"]).is(0).json();
     let word = word["fleet"].as_str().unwrap();
     let urls = [
@@ -178,7 +181,7 @@ fn servers_that_fall_silent_once_connected_cost_the_node_timeout() {
         "true",
     ];
     let done = run(&urls, &args).is(69).says("no majority");
-    // The node timeout, and what the process takes on a busy machine.
+    // The node timeout, and the time of the process on a busy machine.
     assert!(
         done.took >= ms(1000) && done.took < ms(1000 + 1000),
         "{done:#?}"
@@ -186,7 +189,7 @@ fn servers_that_fall_silent_once_connected_cost_the_node_timeout() {
 }
 
 #[test]
-fn what_cannot_be_run_and_who_holds_are_said_in_json() {
+fn json_errors_name_unrunnable_commands_and_the_holder() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let done = run(&urls, &["lock", "a", "--json", "--", "/no/such/command"]).is(127);
@@ -238,7 +241,7 @@ fn the_command_does_not_inherit_the_servers_passwords() {
     locked(&[], &node).prints("<><>");
     let kept = [&["--keep-env"], &node[..]].concat();
     locked(&[], &kept).prints(&format!("<{all}><>"));
-    // And it is told where they went.
+    // The error says what removed them.
     let nested = ["lock", "a", "--", QUORATE, "nodes"];
     run(&urls, &nested).is(64).says("--keep-env");
     run(&urls, &["lock", "a", "--keep-env", "--", QUORATE, "nodes"]).is(0);
@@ -264,14 +267,14 @@ fn a_file_may_name_the_servers() {
     )
     .unwrap();
     with_file(&["nodes"]).done().is(0).prints("3 of 3 vote");
-    // The command may run quorate itself: the file, not the environment, keeps the secret.
+    // The command may run quorate itself: the secret is kept in the file, not in the environment.
     with_file(&["lock", "a", "--", QUORATE, "nodes"])
         .done()
         .is(0);
     let mut both = quorate(&urls, &["nodes"]);
     both.env("QUORATE_NODES_FILE", &path);
     Running::start(both).done().is(64).says("both set");
-    // What --node names comes first.
+    // Servers that --node names come first.
     let node: Vec<&str> = urls.iter().flat_map(|url| ["--node", url]).collect();
     std::fs::remove_file(&path).unwrap();
     with_file(&[&["nodes"], &node[..]].concat()).done().is(0);
@@ -314,7 +317,7 @@ fn a_max_hold_that_leaves_the_command_no_time_is_wrong_usage() {
 }
 
 #[test]
-fn words_that_are_no_utf8_are_wrong_usage() {
+fn arguments_that_are_not_utf8_are_wrong_usage() {
     use std::os::unix::ffi::OsStrExt;
     let word = std::ffi::OsStr::from_bytes(b"redis://u:sekret\xff@h");
     for args in [
@@ -363,7 +366,7 @@ fn no_setting_in_the_wrong_place_shows_a_password() {
 }
 
 #[test]
-fn an_empty_variable_says_nothing() {
+fn an_empty_variable_counts_as_unset() {
     let fleet = fleet(1);
     let mut command = quorate(&fleet.urls(), &["lock", "a", "--", "true"]);
     for variable in [
@@ -416,7 +419,7 @@ fn with_keep_env_the_command_finds_all_settings_of_the_servers() {
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_no_success() {
+fn a_result_that_cannot_be_written_exits_70() {
     let fleet = fleet(1);
     let full = std::fs::File::options()
         .write(true)
@@ -431,7 +434,7 @@ fn a_result_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
-fn a_list_that_does_not_come_keeps_no_signal_from_its_work() {
+fn a_nodes_file_that_blocks_does_not_block_signals() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fifo");
     let made = std::process::Command::new("mkfifo").arg(&path).status();

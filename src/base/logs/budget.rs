@@ -1,4 +1,4 @@
-//! How much may be written: so many lines a minute.
+//! Limits how many lines are logged in a minute.
 
 use std::{collections::VecDeque, time::Duration};
 

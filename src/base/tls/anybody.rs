@@ -1,4 +1,4 @@
-//! For those who ask for it: signatures are checked, but not who signed.
+//! Accepts the certificate of any server, for users who ask for that. Signatures are checked, but not who signed.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Whose signature on a server's certificate counts: given certificates, or those of the system.
+//! The authorities whose signature on a server's certificate counts: given certificates, or those of the system.
 
 use std::{env, error::Error as _, ffi::OsString, path::Path, sync::Arc};
 
@@ -18,8 +18,8 @@ const DIRECTORIES: &str = "SSL_CERT_DIR";
 pub(crate) struct Authorities(Arc<RootCertStore>);
 
 impl Authorities {
-    /// Reads PEM. One certificate that cannot be used is an error even beside others: it was given for a
-    /// reason. Nothing of the text is shown, as a key may stand in it.
+    /// Reads PEM. One certificate that cannot be used is an error even beside others, because it was given for a
+    /// reason. Nothing of the text is shown, because it may hold a key.
     pub(crate) fn of(pem: &[u8]) -> Result<Self, &'static str> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -30,7 +30,7 @@ impl Authorities {
         }
         match roots.is_empty() {
             false => Ok(Self(Arc::new(roots))),
-            true => Err("there is no certificate in it: give the PEM itself \
+            true => Err("it holds no certificate: give the PEM itself \
                  (`-----BEGIN CERTIFICATE-----`), not the path of a file"),
         }
     }
@@ -40,7 +40,7 @@ impl Authorities {
     }
 }
 
-/// Those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, or else those that the system trusts.
+/// The authorities that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. If neither names any, those that the system trusts.
 pub(super) fn system_roots() -> Result<RootCertStore, String> {
     let (file, directories) = (env::var_os(FILE), env::var_os(DIRECTORIES));
     if let Some(roots) = named_roots(file, directories)? {
@@ -49,22 +49,22 @@ pub(super) fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     take(rustls_native_certs::load_native_certs(), &mut roots).map_err(|why| {
         format!(
-            "no root certificates are found here ({why}): \
-             install the system's, or name the CA's file in {FILE}"
+            "no root certificates were found on this machine ({why}): install the system's, or name the CA's file in \
+             {FILE}"
         )
     })?;
     Ok(roots)
 }
 
-/// The certificates that the two variables name; none if neither is set. An empty variable counts as
-/// not set. One that leads to no certificate is an error, whatever the other does: it was set for a reason.
+/// The certificates that the two variables name. `None` if neither is set; an empty variable counts as not set. A
+/// variable that leads to no certificate is an error even if the other one is right, because it was set for a reason.
 fn named_roots(
     file: Option<OsString>,
     directories: Option<OsString>,
 ) -> Result<Option<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
     let wrong = |variable, value: &OsString, why| {
-        format!("{variable} names {value:?}, where no certificate is found: {why}")
+        format!("{variable} names {value:?}, but no certificate was found there: {why}")
     };
     let is_set = |value: &OsString| !value.is_empty();
     if let Some(file) = file.filter(is_set) {
@@ -83,7 +83,7 @@ fn named_roots(
     Ok(Some(roots).filter(|roots| !roots.is_empty()))
 }
 
-/// Adds the certificates that can be used. None at all is an error.
+/// Adds the certificates that can be used. It is an error if there are none.
 fn take(found: CertificateResult, roots: &mut RootCertStore) -> Result<(), String> {
     match roots.add_parsable_certificates(found.certs) {
         (0, _) => Err(match found.errors.first() {
@@ -92,7 +92,7 @@ fn take(found: CertificateResult, roots: &mut RootCertStore) -> Result<(), Strin
                     .source()
                     .map_or(error.to_string(), ToString::to_string),
             ),
-            None => "nothing is there in PEM".into(),
+            None => "no certificate in PEM format".into(),
         }),
         _ => Ok(()),
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_leads_to_no_certificate_is_said_to_be_wrong() {
+    fn a_variable_that_leads_to_no_certificate_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("none")).unwrap();
@@ -125,14 +125,14 @@ mod tests {
         for (name, why) in [
             ("missing.pem", "No such file or directory"),
             ("none", "Is a directory"),
-            ("empty.pem", "nothing is there in PEM"),
-            ("text.pem", "nothing is there in PEM"),
+            ("empty.pem", "no certificate in PEM format"),
+            ("text.pem", "no certificate in PEM format"),
             ("broken.pem", ""),
-            ("strange.pem", "nothing is there in PEM"),
+            ("strange.pem", "no certificate in PEM format"),
         ] {
             let text = named(Some(&at(name)), None).unwrap_err();
             let start = format!(
-                "SSL_CERT_FILE names {:?}, where no certificate is found: {why}",
+                "SSL_CERT_FILE names {:?}, but no certificate was found there: {why}",
                 at(name)
             );
             assert!(
@@ -146,13 +146,13 @@ mod tests {
         let directory = |name: &str| at(name).display().to_string();
         for (name, why) in [
             ("missing", "No such file or directory"),
-            ("none", "nothing is there in PEM"),
+            ("none", "no certificate in PEM format"),
             ("empty.pem", "Not a directory"),
         ] {
-            // Also beside a file that is right.
+            // This holds also beside a file that is right.
             let text = named(Some(&files.ca), Some(&directory(name))).unwrap_err();
             let start = format!(
-                "SSL_CERT_DIR names {:?}, where no certificate is found: {why}",
+                "SSL_CERT_DIR names {:?}, but no certificate was found there: {why}",
                 directory(name)
             );
             assert!(text.starts_with(&start), "{text}");

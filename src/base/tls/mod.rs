@@ -1,4 +1,4 @@
-//! Whom a TLS connection trusts, by rustls.
+//! The servers that a TLS connection trusts, by rustls.
 //!
 //! The cryptography is named here and never left to a process-wide default, which would panic in a program that has
 //! none, or two.
@@ -13,22 +13,21 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert
 pub(crate) use self::authorities::Authorities;
 use self::{anybody::TrustAnybody, authorities::system_roots};
 
-/// Whose certificate is accepted.
+/// The servers whose certificate is accepted.
 #[derive(Clone)]
 pub(crate) enum Trust {
-    /// A server for which the system's certificates vouch, or those in `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR`.
+    /// A server that the system's authorities, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, vouch for.
     System,
-    /// A server for which one of these vouches.
+    /// A server that one of these authorities vouches for.
     Only(Authorities),
     Anybody,
-    /// No server: for what does not speak TLS.
+    /// No server: for connections that do not use TLS.
     #[cfg(feature = "consul")]
     Nobody,
 }
 
 impl Trust {
-    /// How to connect. It may read files.
+    /// The configuration of connections. It may read files.
     pub(crate) fn config(&self) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

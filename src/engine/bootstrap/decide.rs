@@ -1,4 +1,4 @@
-//! What a bootstrap does next, by what the nodes said. Pure.
+//! Decides the next step of a bootstrap by what the nodes said. This file is pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,34 +13,34 @@ use crate::{
     },
 };
 
-/// What reports are about.
+/// The subject that reports name.
 pub(super) const SUBJECT: &str = "bootstrap";
 
-/// What follows from nodes that were met twice and said the same.
+/// The next step, after every node was met twice and said the same.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Every node votes on these terms.
     Done,
-    /// Nothing can be said before more time has passed.
+    /// More time must pass before anything can be decided.
     Wait,
-    /// They look new: ask whether they were used.
+    /// The nodes look new. Ask them if they were used.
     Survey,
     Admit(Mode),
 }
 
-/// G: by then every living client that reaches any of these nodes has told it that the fleet is in
-/// use: the longest back-off, one answer, and a handshake a second later.
+/// G: the longest back-off, one answer, and one second for the next handshake. After that time every living client that
+/// reaches any of these nodes has told it that the fleet is in use.
 pub(super) fn long_enough(node_timeout: Duration) -> Duration {
     LAST_BACKOFF + node_timeout + Duration::from_secs(1)
 }
 
-/// For how much longer than its caller said a bootstrap of new nodes may take: G, and before that a stranger that has only
-/// looked at them must be gone.
+/// By how much a bootstrap of new nodes may exceed the time that its caller gave. It needs G, and before that a client
+/// of another fleet that has only looked at the nodes must be gone.
 pub(crate) fn patience(node_timeout: Duration) -> Duration {
     long_enough(node_timeout) + VISIT + Duration::from_secs(1)
 }
 
-/// The decision. `nodes`: their names and records; `g` is G in ms.
+/// Decides the next step. `nodes` are the nodes' names and records. `g` is G in ms.
 pub(super) fn decide(
     nodes: &[(Arc<str>, BootRecord)],
     own: Terms,
@@ -67,7 +67,7 @@ pub(super) fn decide(
     if let Some((node, _)) = voting
         && rules.hold(Rule::BootstrapOnlyNew)
     {
-        // A quarantine that is shorter than the wait of a bootstrap just ends.
+        // A quarantine that is shorter than a bootstrap's wait is simply waited for.
         return match left <= g {
             true => Ok(Next::Wait),
             false => Err(format!(
@@ -75,7 +75,8 @@ pub(super) fn decide(
             )),
         };
     }
-    // Every client that sees a voter says u, this one too: only what skips both rules shows the first.
+    // A client that sees a voting node says u, and so does this one. So the first condition is only met when both rules
+    // are switched off.
     if voting.is_some() || !rules.hold(Rule::BootstrapUnused) {
         return Ok(Next::Admit(Mode::Forced));
     }
@@ -89,7 +90,7 @@ pub(super) fn decide(
     Ok(if settled { Next::Survey } else { Next::Wait })
 }
 
-/// In ms: until the last of them votes, if they are watched until then.
+/// In ms: the time until the last of them votes, if they are watched until then.
 pub(super) fn longest_wait<'r>(records: impl Iterator<Item = &'r BootRecord>) -> u64 {
     let left = records.map(|r| r.terms.quarantine().saturating_sub(r.witnessed));
     left.max().unwrap_or(0)
@@ -97,8 +98,8 @@ pub(super) fn longest_wait<'r>(records: impl Iterator<Item = &'r BootRecord>) ->
 
 pub(super) fn by_themselves(left: u64) -> String {
     format!(
-        "they vote by themselves in {} (force it only if every client has been stopped for longer than \
-         max_ttl)",
+        "they vote by themselves in {} (use --force, or bootstrap_forced, only if every client has been \
+         stopped for longer than max_ttl)",
         seconds(Duration::from_millis(left))
     )
 }

@@ -6,7 +6,7 @@ use super::decide::{SUBJECT, by_themselves, greatest, longest_wait};
 use crate::{
     Error, Silence, Vote,
     base::printable::printable,
-    engine::{net::Net, round},
+    engine::{cluster::Cluster, round},
     node::{
         Operation,
         admission::{self, Admit, BootRecord, Mode},
@@ -32,28 +32,29 @@ impl Evidence for admission::Reply {
 }
 
 impl Poll {
-    pub(super) fn survey(net: &mut Net) -> Self {
+    pub(super) fn survey(cluster: &mut Cluster) -> Self {
         let operation = Operation::new(admission::Command::Survey);
-        Self::begin(net, |_| Arc::clone(&operation))
+        Self::begin(cluster, |_| Arc::clone(&operation))
     }
 
-    /// `lifts`: every node keeps the terms it has, and only w becomes what the greater ones ask for.
-    pub(super) fn admit(net: &mut Net, mode: Mode, lifts: bool) -> Self {
-        let sessions = net.sessions().iter();
+    /// Sends ADMIT to all nodes. With `lifts` every node keeps its terms, and only w is set to what the greatest terms
+    /// ask for.
+    pub(super) fn admit(cluster: &mut Cluster, mode: Mode, lifts: bool) -> Self {
+        let sessions = cluster.sessions().iter();
         let records: Vec<Option<BootRecord>> = sessions
             .map(|session| Some(session.witness()?.record.clone()))
             .collect();
-        let greatest = greatest(records.iter().flatten(), net.settings.terms);
+        let greatest = greatest(records.iter().flatten(), cluster.settings.terms);
         // New nodes have no history to wait for.
         let witnessed = match mode {
             Mode::New => greatest.history(),
             Mode::Raise | Mode::Forced => greatest.quarantine(),
         };
-        let settings = Arc::clone(&net.settings);
-        Self::begin(net, |node| {
+        let settings = Arc::clone(&cluster.settings);
+        Self::begin(cluster, |node| {
             let (run, id, own) = match records.get(node) {
                 Some(Some(record)) => (record.run.clone(), record.id.clone(), record.terms),
-                // It went away meanwhile: it is not asked.
+                // The node went away meanwhile, so it is not asked.
                 _ => Default::default(),
             };
             Operation::new(admission::Command::Admit(Admit {
@@ -68,10 +69,10 @@ impl Poll {
         })
     }
 
-    fn begin(net: &mut Net, operation: impl Fn(usize) -> Arc<Operation>) -> Self {
-        let round = net.new_round();
-        round::put_to_all(net, Purpose::Bootstrap.of(round), operation);
-        let answers = Answers::new(net.total());
+    fn begin(cluster: &mut Cluster, operation: impl Fn(usize) -> Arc<Operation>) -> Self {
+        let round = cluster.new_round();
+        round::put_to_all(cluster, Purpose::Bootstrap.of(round), operation);
+        let answers = Answers::new(cluster.total());
         Self { round, answers }
     }
 
@@ -84,9 +85,9 @@ impl Poll {
         self.answers.set(node, answer);
     }
 
-    /// A node that has given out tokens is not new.
-    pub(super) fn refuse_used(&self, net: &Net) -> Result<(), Error> {
-        let mut nodes = net.settings.nodes.iter().zip(self.answers.iter());
+    /// Returns an error if a node has given out tokens, because then it is not new.
+    pub(super) fn refuse_used(&self, cluster: &Cluster) -> Result<(), Error> {
+        let mut nodes = cluster.settings.nodes.iter().zip(self.answers.iter());
         let used = nodes.find_map(|(node, heard)| match heard {
             Heard::Said(admission::Reply::Surveyed { used: true, lock }) => Some((node, lock)),
             _ => None,
@@ -94,12 +95,12 @@ impl Poll {
         let Some((node, lock)) = used else {
             return Ok(());
         };
-        let witnesses = net.sessions().iter().filter_map(|s| s.witness());
+        let witnesses = cluster.sessions().iter().filter_map(|s| s.witness());
         let wait = by_themselves(longest_wait(witnesses.map(|witness| &witness.record)));
         let which = match lock {
             Some(name) => format!("\"{}\" is one of them", printable(name)),
-            // It does not know HRANDFIELD, or its ACL withholds it: only this text needs it.
-            None => format!("HKEYS {}:c0 there names them", net.settings.prefix),
+            // The server does not know HRANDFIELD, or its ACL withholds it. Only this text needs it.
+            None => format!("HKEYS {}:c0 there names them", cluster.settings.prefix),
         };
         Err(Error::Invalid(format!(
             "{node} holds counters, so it has given out locks ({which}), and these masters are not \
@@ -107,17 +108,17 @@ impl Poll {
         )))
     }
 
-    /// A node that failed to answer ends the bootstrap; one that has not answered yet does not.
-    pub(super) fn fail_if_silent(&self, net: &Net) -> Result<(), Error> {
+    /// Returns an error if a node failed to answer. A node that has not answered yet is still waited for.
+    pub(super) fn fail_if_silent(&self, cluster: &Cluster) -> Result<(), Error> {
         match self.answers.is_any_silent() {
-            true => Err(self.error(net)),
+            true => Err(self.error(cluster)),
             false => Ok(()),
         }
     }
 
-    pub(super) fn error(&self, net: &Net) -> Error {
-        let (total, nodes) = (net.total(), &net.settings.nodes);
-        let again = net.try_again(total);
+    pub(super) fn error(&self, cluster: &Cluster) -> Error {
+        let (total, nodes) = (cluster.total(), &cluster.settings.nodes);
+        let again = cluster.try_again(total);
         Error::NoQuorum(self.answers.report(SUBJECT, total, nodes, Some(again)))
     }
 }

@@ -1,4 +1,4 @@
-//! What the simulation and tests look at.
+//! The view of the core for the simulation and for tests.
 
 use super::Core;
 use crate::{
@@ -14,34 +14,34 @@ use crate::{
 };
 
 impl Core {
-    /// What is kept though nothing goes on: all of it zero after quiet time.
+    /// Everything that is kept while nothing is going on. All of it is zero after a quiet time.
     pub(crate) fn leftovers(&self) -> [(&'static str, usize); 8] {
-        let [wishes, line] = self.wishes.len();
+        let [acquisitions, tables] = self.acquisitions.len();
         let [leases, rounds] = self.holdings.len();
-        let sessions = self.net.sessions().iter();
+        let sessions = self.cluster.sessions().iter();
         [
-            ("wishes", wishes),
-            ("line", line),
+            ("acquisitions", acquisitions),
+            ("tables of acquisitions", tables),
             ("leases", leases),
-            ("rounds", rounds + self.questions.len() + self.pools.len()),
-            ("timers", self.net.timers.len()),
-            ("early requests", self.early.len()),
+            ("rounds", rounds + self.surveys.len()),
+            ("timers", self.cluster.timers.len()),
+            ("early requests", self.startup.len()),
             ("callers", self.ready.len()),
             ("releases", sessions.filter(|s| !s.is_idle()).count()),
         ]
     }
 
-    /// How many requests are unanswered at the node that owes the most.
+    /// The greatest number of unanswered requests of any node.
     pub(crate) fn most_in_flight(&self) -> usize {
-        let in_flight = self.net.sessions().iter().map(Session::in_flight);
+        let in_flight = self.cluster.sessions().iter().map(Session::in_flight);
         in_flight.max().unwrap_or(0)
     }
 
     pub(crate) fn states(&self, now: Tick) -> Vec<NodeState> {
-        self.net.states_at(now).collect()
+        self.cluster.states_at(now).collect()
     }
 
-    /// Answers and nothing else.
+    /// Feeds in answers only.
     #[cfg(test)]
     pub(crate) fn answered(
         &mut self,
@@ -51,7 +51,7 @@ impl Core {
         self.came(node, answers.into_iter().map(Incoming::Answer))
     }
 
-    /// One alone.
+    /// Feeds in a single event.
     #[cfg(test)]
     pub(crate) fn event(&mut self, event: Event) {
         self.events([event]);
@@ -64,6 +64,6 @@ impl Core {
 
     #[cfg(test)]
     pub(crate) fn set_chance(&mut self, chance: Chance) {
-        self.net.chance = chance;
+        self.cluster.chance = chance;
     }
 }

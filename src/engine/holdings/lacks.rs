@@ -1,17 +1,16 @@
-//! Where a lease does not stand as it should: who is to be repaired. Pure.
+//! The nodes on which one lease is missing or has too small a counter. They are to be repaired. This file is pure.
 
-/// A node that refuses a lease is asked again so often before the next extension.
+/// How often a node that refuses the repair of a slot is asked again before the next extension.
 const INSISTS: usize = 8;
 
-/// Of one lease.
 #[derive(Debug)]
 pub(super) struct Lacks {
     pub(super) token: u64,
-    /// Granted with a smaller token.
+    /// Nodes that granted with a counter smaller than the token.
     behind: Vec<usize>,
-    /// Repairs that are not answered yet.
+    /// Nodes whose repair is not answered yet.
     under_way: Vec<usize>,
-    /// Each node, as often as it was tried again since the last extension.
+    /// Nodes that were tried again since the last extension, once for each time.
     again: Vec<usize>,
 }
 
@@ -25,7 +24,7 @@ impl Lacks {
         }
     }
 
-    /// It stands there, with this counter.
+    /// The lease stands on this node, with this counter.
     pub(super) fn granted(&mut self, node: usize, counter: u64) {
         self.behind.retain(|other| *other != node);
         if counter < self.token {
@@ -33,8 +32,8 @@ impl Lacks {
         }
     }
 
-    /// Who is to be repaired now that a majority has extended the lease, these having lost it: nobody twice at
-    /// a time.
+    /// The nodes to repair, now that a majority has extended the lease and these nodes have lost it. A node that is
+    /// being repaired is not among them.
     pub(super) fn due(&self, lost: impl Iterator<Item = usize>) -> Vec<usize> {
         let mut due: Vec<usize> = lost.chain(self.behind.iter().copied()).collect();
         due.sort_unstable();
@@ -42,14 +41,14 @@ impl Lacks {
         self.idle(due.into_iter())
     }
 
-    /// Those of them that are not being repaired.
+    /// The nodes among these that are not being repaired.
     pub(super) fn idle(&self, nodes: impl Iterator<Item = usize>) -> Vec<usize> {
         nodes
             .filter(|node| !self.under_way.contains(node))
             .collect()
     }
 
-    /// Whether what this node has just refused is tried again at once.
+    /// Returns true if the repair that this node has just refused should be tried again at once, and counts it.
     pub(super) fn insists(&mut self, node: usize) -> bool {
         let before = self.again.iter().filter(|other| **other == node).count();
         let again = before < INSISTS;
@@ -59,7 +58,7 @@ impl Lacks {
         again
     }
 
-    /// It was extended.
+    /// The lease was extended.
     pub(super) fn extended(&mut self) {
         self.again.clear();
     }
@@ -68,7 +67,7 @@ impl Lacks {
         self.under_way.push(node);
     }
 
-    /// It was answered, or will not be.
+    /// The repair was answered, or will not be.
     pub(super) fn ended(&mut self, node: usize, stands: bool) {
         self.under_way.retain(|other| *other != node);
         if stands {
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_it_and_who_is_behind_is_repaired_once_at_a_time() {
+    fn a_node_that_lost_the_lease_or_is_behind_has_one_repair_at_a_time() {
         let mut lacks = Lacks::new(7);
         for (node, counter) in [(0, 7), (1, 6), (2, 8)] {
             lacks.granted(node, counter);
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_tried_again_so_often_for_each_extension() {
+    fn a_refused_repair_is_retried_eight_times_per_extension() {
         let mut lacks = Lacks::new(7);
         let tries = |lacks: &mut Lacks, node| (0..20).filter(|_| lacks.insists(node)).count();
         assert_eq!(tries(&mut lacks, 1), 8);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_raised_is_behind_no_more() {
+    fn a_raised_node_is_no_longer_behind() {
         let mut lacks = Lacks::new(7);
         lacks.granted(1, 6);
         lacks.granted(1, 7);

@@ -1,7 +1,7 @@
-//! Leases: from the grant to the end (protocol §3, client steps 6 to 9).
+//! Leases, from the grant to the end (protocol §3, client steps 6 to 9).
 
 mod extension;
-mod holding;
+mod held_lease;
 mod lacks;
 mod release;
 mod repair;
@@ -13,10 +13,10 @@ use std::{
 
 use self::{
     extension::Extension,
-    holding::{Holding, reason_of},
+    held_lease::{HeldLease, reason_of},
     release::Release,
 };
-use super::{grant::Grant, net::Net, timers::Key};
+use super::{cluster::Cluster, grant::Grant, timers::Key};
 use crate::{
     Error, Lease, LossReason, Silence,
     base::{ids::ById, logs},
@@ -31,11 +31,11 @@ use crate::{
     },
 };
 
-/// All leases, and what is asked for them.
+/// All leases, and the extensions and releases that are under way for them.
 pub(super) struct Holdings {
-    /// What the leases are given: the way back into this engine.
+    /// The handle that leases use to send events to this engine.
     keeper: Weak<dyn Keeper>,
-    leases: BTreeMap<LeaseId, Holding>,
+    leases: BTreeMap<LeaseId, HeldLease>,
     extensions: ById<RoundId, Extension>,
     releases: ById<RoundId, Release>,
 }
@@ -50,245 +50,249 @@ impl Holdings {
         }
     }
 
-    /// A wish was granted: its caller gets the lease.
-    pub(super) fn begin(&mut self, net: &mut Net, grant: Grant) {
+    /// An acquisition was granted. Its caller gets the lease.
+    pub(super) fn begin(&mut self, cluster: &mut Cluster, grant: Grant) {
         let Some(keeper) = self.keeper.upgrade() else {
-            return grant.take_back(net);
+            return grant.won.take_back(cluster);
         };
-        // Its id is the round by which it was won: that is how late grants find it.
-        let id = lease_of(grant.round);
-        let mut holding = Holding::new(net, &grant);
-        let Grant {
-            wish,
-            token,
-            lacking,
-            ..
-        } = grant;
-        logs::debug!(name = wish.name().as_str(), token, "acquired");
-        repair::complete(net, id, &mut holding, lacking.into_iter());
-        let lease = Lease::new(Arc::clone(&holding.shared), keeper, id);
-        // Where nothing else would renew it, its caller gets it when it is good for its ttl.
-        let waits = holding.upkeep.is_provisional() && !wish.renewal.auto;
+        // The lease's id is the round that won it, so that late grants find it.
+        let Grant { acquisition, won } = grant;
+        let id = lease_of(won.round);
+        let mut held = HeldLease::new(cluster, &acquisition, &won);
+        logs::debug!(
+            name = acquisition.name().as_str(),
+            token = won.token,
+            "acquired"
+        );
+        repair::complete(cluster, id, &mut held, won.lacking.into_iter());
+        let lease = Lease::new(Arc::clone(&held.shared), keeper, id);
+        // If nothing else would renew it, its caller gets the lease only when it is good for its whole ttl.
+        let waits = held.upkeep.is_provisional() && !acquisition.renewal.auto;
         if waits {
-            holding.pending = Some((wish.reply, lease));
-            self.leases.insert(id, holding);
-            return self.lease_due(net, id);
+            held.pending = Some((acquisition.reply, lease));
+            self.leases.insert(id, held);
+            return self.lease_due(cluster, id);
         }
-        self.leases.insert(id, holding);
-        self.lease_due(net, id);
-        // A caller that is gone drops the lease here, which releases it.
-        drop(wish.reply.send(Ok(Some(lease))));
+        self.leases.insert(id, held);
+        self.lease_due(cluster, id);
+        // If the caller is gone, the lease is dropped here, which releases it.
+        drop(acquisition.reply.send(Ok(Some(lease))));
     }
 
-    /// A grant that arrives after the win is kept: the lease survives one more node's death.
+    /// A grant that arrives after the win is kept, so that the lease survives the death of one more node.
     pub(super) fn late_grant(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: &Result<Answer, Silence>,
     ) {
-        let Some(holding) = self.leases.get_mut(&lease_of(round)) else {
+        let Some(held) = self.leases.get_mut(&lease_of(round)) else {
             return;
         };
-        let counter = match (answer, holding.target.slot()) {
+        let counter = match (answer, held.target.slot()) {
             (Ok(Answer::Granted(counter) | Answer::Raised(counter)), None) => *counter,
             (Ok(Answer::Slots { mine, .. }), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,
-                _ => return repair::instead(net, lease_of(round), holding, node),
+                _ => return repair::instead(cluster, lease_of(round), held, node),
             },
-            // Of whichever slot: a repair says it of this one.
+            // This answer does not say which slot it is about. A repair makes sure that it is this one.
             (Ok(Answer::Raised(_)), Some(_)) => return,
-            // It may have another slot of ours, or our place in line.
-            (_, Some(_)) => return repair::instead(net, lease_of(round), holding, node),
+            // The node may hold another slot for this entry, or its place in the queue.
+            (_, Some(_)) => return repair::instead(cluster, lease_of(round), held, node),
             (_, None) => return,
         };
-        holding.lacks.granted(node, counter);
-        holding.held_on(node);
+        held.lacks.granted(node, counter);
+        held.add_held(node);
     }
 
-    /// Looks whether a lease is to be renewed, or is over.
-    pub(super) fn lease_due(&mut self, net: &mut Net, id: LeaseId) {
+    /// Checks if a lease has to be renewed, or is over.
+    pub(super) fn lease_due(&mut self, cluster: &mut Cluster, id: LeaseId) {
         loop {
-            let Some(holding) = self.leases.get_mut(&id) else {
+            let Some(held) = self.leases.get_mut(&id) else {
                 return;
             };
-            let shared = &holding.shared;
-            if holding.upkeep.warn_once(net.now) && !shared.name.is_own() {
+            let shared = &held.shared;
+            if held.upkeep.warn_once(cluster.now) && !shared.name.is_own() {
                 logs::warn!(
                     name = shared.name.as_str(),
                     held_for_ms = logs::ms(shared.held_for()),
                     "a lease has been held for 60 ttl"
                 );
             }
-            shared.set_reason_at_end(holding.upkeep.reason_at_end());
+            shared.set_reason_at_end(held.upkeep.reason_at_end());
             if shared.validity().is_zero() {
                 let reason = reason_of(shared);
-                holding.lose(reason);
-                return holding.give_up(net);
+                held.lose(reason);
+                return held.give_up(cluster);
             }
-            let wait_ends = holding.wait_ends();
-            if wait_ends.is_some_and(|at| at <= net.now) {
-                holding.lose(LossReason::Expired);
-                return holding.give_up(net);
+            let wait_ends = held.wait_ends();
+            if wait_ends.is_some_and(|at| at <= cluster.now) {
+                held.lose(LossReason::Expired);
+                return held.give_up(cluster);
             }
-            match holding.upkeep.due(net.now, shared.beat_at()) {
+            match held.upkeep.due(cluster.now, shared.beat_at()) {
                 Due::Lose(reason) => {
-                    holding.lose(reason);
-                    return holding.give_up(net);
+                    held.lose(reason);
+                    return held.give_up(cluster);
                 }
                 Due::Wait(at) => {
                     let at = wait_ends.map_or(at, |end| at.min(end));
-                    return net.timers.at(Key::Lease(id), at);
+                    return cluster.timers.at(Key::Lease(id), at);
                 }
                 Due::Renew => {
-                    holding.upkeep.renewal_sent(net.now);
-                    shared.set_reason_at_end(holding.upkeep.reason_at_end());
-                    self.send_extension(net, id, None);
+                    held.upkeep.renewal_sent(cluster.now);
+                    shared.set_reason_at_end(held.upkeep.reason_at_end());
+                    self.send_extension(cluster, id, None);
                 }
             }
         }
     }
 
-    pub(super) fn extend(&mut self, net: &mut Net, id: LeaseId, reply: Responder<()>) {
+    pub(super) fn extend(&mut self, cluster: &mut Cluster, id: LeaseId, reply: Responder<()>) {
         match self.leases.get(&id) {
             None => drop(reply.send(Err(Error::Closed))),
-            Some(holding) => match holding.shared.lost_now() {
+            Some(held) => match held.shared.lost_now() {
                 Some(lost) => drop(reply.send(Err(lost.into()))),
-                None => self.send_extension(net, id, Some(reply)),
+                None => self.send_extension(cluster, id, Some(reply)),
             },
         }
     }
 
-    /// A writer becomes a reader, with the next extension.
-    pub(super) fn downgrade(&mut self, net: &mut Net, id: LeaseId, reply: Responder<()>) {
-        let holding = self.leases.get_mut(&id);
-        match holding.map(|holding| holding.downgrade(net)) {
+    /// A writer becomes a reader with the next extension.
+    pub(super) fn downgrade(&mut self, cluster: &mut Cluster, id: LeaseId, reply: Responder<()>) {
+        let held = self.leases.get_mut(&id);
+        match held.map(|held| held.downgrade(cluster)) {
             Some(Err(error)) => drop(reply.send(Err(error))),
-            Some(Ok(())) | None => self.extend(net, id, reply),
+            Some(Ok(())) | None => self.extend(cluster, id, reply),
         }
     }
 
     pub(super) fn extension_heard(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
     ) {
         if let Some(extension) = self.extensions.get_mut(&round) {
-            let holding = self.leases.get_mut(&extension.lease());
-            extension.heard(net, holding, node, answer);
-            self.look_at_extension(net, round);
+            let held = self.leases.get_mut(&extension.lease());
+            extension.heard(cluster, held, node, answer);
+            self.look_at_extension(cluster, round);
         }
     }
 
-    /// A node's answer to a repair.
+    /// Handles a node's answer to a repair.
     pub(super) fn repair_heard(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         said: Option<&Answer>,
     ) {
-        if let Some(holding) = self.leases.get_mut(&lease_of(round)) {
-            repair::heard(net, lease_of(round), holding, node, said);
+        if let Some(held) = self.leases.get_mut(&lease_of(round)) {
+            repair::heard(cluster, lease_of(round), held, node, said);
         }
     }
 
-    /// Frees what is held. Where nobody waits for the answer, `reply` is none.
-    pub(super) fn release(&mut self, net: &mut Net, id: LeaseId, reply: Option<Responder<()>>) {
-        let Some(mut holding) = self.take(net, id) else {
+    /// Releases a lease. `reply` is `None` if no caller waits for the answer.
+    pub(super) fn release(
+        &mut self,
+        cluster: &mut Cluster,
+        id: LeaseId,
+        reply: Option<Responder<()>>,
+    ) {
+        let Some(mut held) = self.take(cluster, id) else {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(Error::Closed));
             }
             return;
         };
-        // Its holder may have seen the end of its time before we did.
-        holding.log_loss();
-        logs::debug!(name = holding.shared.name.as_str(), "released");
-        if let Some((round, release)) = Release::begin(net, holding, reply) {
+        // The lease's time may have ended before the engine noticed it.
+        held.log_loss();
+        logs::debug!(name = held.shared.name.as_str(), "released");
+        if let Some((round, release)) = Release::begin(cluster, held, reply) {
             self.releases.insert(round, release);
-            self.look_at_release(net, round);
+            self.look_at_release(cluster, round);
         }
     }
 
     pub(super) fn release_heard(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
     ) {
         if let Some(release) = self.releases.get_mut(&round) {
             release.heard(node, answer);
-            self.look_at_release(net, round);
+            self.look_at_release(cluster, round);
         }
     }
 
-    /// Leaves it to its ttl.
-    pub(super) fn abandon(&mut self, net: &mut Net, id: LeaseId) {
-        self.take(net, id);
+    /// Leaves the lease to its ttl.
+    pub(super) fn abandon(&mut self, cluster: &mut Cluster, id: LeaseId) {
+        self.take(cluster, id);
     }
 
-    /// Answers to an extension are due.
-    pub(super) fn extension_due(&mut self, net: &mut Net, round: RoundId) {
+    /// The answers to an extension are due.
+    pub(super) fn extension_due(&mut self, cluster: &mut Cluster, round: RoundId) {
         if let Some(extension) = self.extensions.get_mut(&round) {
-            extension.due(net, round);
-            self.look_at_extension(net, round);
+            extension.due(cluster, round);
+            self.look_at_extension(cluster, round);
         }
     }
 
-    /// Answers to a release are due.
-    pub(super) fn release_due(&mut self, net: &mut Net, round: RoundId) {
+    /// The answers to a release are due.
+    pub(super) fn release_due(&mut self, cluster: &mut Cluster, round: RoundId) {
         if let Some(release) = self.releases.get_mut(&round) {
-            release.due(net, round);
-            self.look_at_release(net, round);
+            release.due(cluster, round);
+            self.look_at_release(cluster, round);
         }
     }
 
     // ---- the end of the engine --------------------------------------------------------------
 
-    /// Whether there are leases that were not dropped yet.
+    /// Returns true while there are leases that were not dropped yet.
     pub(super) fn is_any_held(&self) -> bool {
         !self.leases.is_empty()
     }
 
-    /// Whether nothing is held, and nobody waits for a release.
+    /// Returns true if no lease is held and no caller waits for a release.
     pub(super) fn is_clean(&self) -> bool {
         self.leases.is_empty() && self.releases.is_empty()
     }
 
     /// The names that users hold.
     pub(super) fn names(&self) -> Vec<String> {
-        let names = self.leases.values().map(|holding| &holding.shared.name);
+        let names = self.leases.values().map(|held| &held.shared.name);
         let names = names.filter(|name| !name.is_own());
         names.map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Nobody renews any more: all are lost.
+    /// Nothing renews the leases any more, so all of them are lost.
     pub(super) fn lose_all(&mut self) {
-        for holding in self.leases.values_mut() {
-            holding.lose(LossReason::NodesLost);
+        for held in self.leases.values_mut() {
+            held.lose(LossReason::NodesLost);
         }
     }
 
-    /// The engine ends. What is lost with it is no news, and nobody waits for an answer.
+    /// The engine ends. These losses are not logged, and no caller waits for an answer.
     pub(super) fn end(&mut self) {
-        for holding in self.leases.values_mut() {
-            holding.told = true;
-            holding.shared.lose(LossReason::NodesLost);
+        for held in self.leases.values_mut() {
+            held.told = true;
+            held.shared.lose(LossReason::NodesLost);
         }
         self.extensions.clear();
         self.releases.clear();
     }
 
-    /// How many extensions and releases are under way.
+    /// The number of extensions and releases that are under way.
     pub(super) fn under_way(&self) -> usize {
         self.extensions.len() + self.releases.len()
     }
 
-    /// What is kept: leases, and rounds under way.
+    /// The number of leases, and of rounds under way.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
         [self.leases.len(), self.under_way()]
@@ -301,42 +305,42 @@ impl Holdings {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    fn take(&mut self, net: &mut Net, id: LeaseId) -> Option<Holding> {
-        net.timers.cancel(Key::Lease(id));
+    fn take(&mut self, cluster: &mut Cluster, id: LeaseId) -> Option<HeldLease> {
+        cluster.timers.cancel(Key::Lease(id));
         self.leases.remove(&id)
     }
 
-    fn send_extension(&mut self, net: &mut Net, id: LeaseId, reply: Option<Responder<()>>) {
-        let Some(holding) = self.leases.get(&id) else {
+    fn send_extension(&mut self, cluster: &mut Cluster, id: LeaseId, reply: Option<Responder<()>>) {
+        let Some(held) = self.leases.get(&id) else {
             return;
         };
-        let (round, extension) = Extension::begin(net, id, holding, reply);
+        let (round, extension) = Extension::begin(cluster, id, held, reply);
         self.extensions.insert(round, extension);
-        self.look_at_extension(net, round);
+        self.look_at_extension(cluster, round);
     }
 
-    fn look_at_extension(&mut self, net: &mut Net, round: RoundId) {
+    fn look_at_extension(&mut self, cluster: &mut Cluster, round: RoundId) {
         let Some(extension) = self.extensions.get_mut(&round) else {
             return;
         };
-        let (id, held) = (extension.lease(), self.leases.len());
-        let decided = extension.decide(net, self.leases.get_mut(&id), held);
+        let (id, leases) = (extension.lease(), self.leases.len());
+        let decided = extension.decide(cluster, self.leases.get_mut(&id), leases);
         if extension.is_over() {
-            net.timers.cancel(Key::of(Purpose::Extend.of(round)));
+            cluster.timers.cancel(Key::of(Purpose::Extend.of(round)));
             self.extensions.remove(&round);
         }
         if decided {
-            self.lease_due(net, id);
+            self.lease_due(cluster, id);
         }
     }
 
-    fn look_at_release(&mut self, net: &mut Net, round: RoundId) {
+    fn look_at_release(&mut self, cluster: &mut Cluster, round: RoundId) {
         if !self.releases.get(&round).is_some_and(Release::is_decided) {
             return;
         }
-        net.timers.cancel(Key::of(Purpose::Release.of(round)));
+        cluster.timers.cancel(Key::of(Purpose::Release.of(round)));
         if let Some(release) = self.releases.remove(&round) {
-            release.end(net);
+            release.end(cluster);
         }
     }
 }

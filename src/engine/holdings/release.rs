@@ -1,10 +1,10 @@
-//! One RELEASE on all nodes, whose answers somebody waits for.
+//! One RELEASE on all nodes, for which a caller waits.
 
-use super::holding::Holding;
+use super::held_lease::HeldLease;
 use crate::{
     Error, LossReason, Lost, Silence,
     base::{name::Name, rules::Rule},
-    engine::{net::Net, round},
+    engine::{cluster::Cluster, round},
     lease::response::Responder,
     node::{
         answer::Answer,
@@ -16,42 +16,42 @@ use crate::{
 /// A release under way.
 pub(super) struct Release {
     name: Name,
-    /// Where it was asked for, and what is owed there.
+    /// The nodes that were asked, with the duty to release there.
     owed: Vec<(usize, DutyId)>,
     ballot: Ballot,
     reply: Responder<()>,
 }
 
 impl Release {
-    /// Takes a lease back. Where nobody waits for the answers, none are gathered.
+    /// Releases a lease. If no caller waits for the answers, they are not collected.
     pub(super) fn begin(
-        net: &mut Net,
-        holding: Holding,
+        cluster: &mut Cluster,
+        held: HeldLease,
         reply: Option<Responder<()>>,
     ) -> Option<(RoundId, Self)> {
-        let release = net.release(holding.lacks.token, holding.waited);
-        let operation = holding.target.ask(&holding.entry, release);
-        let round = net.new_round();
+        let release = cluster.release_verb(held.lacks.token, held.waited);
+        let operation = held.target.operation(&held.entry, release);
+        let round = cluster.new_round();
         let tag = reply.is_some().then(|| Purpose::Release.of(round));
-        let until = net.now.plus(holding.stands_for);
-        // Also where it was never granted: its owner may stand in line there.
-        let told = match net.holds(Rule::LeaveEverywhere) {
-            true => &holding.asked,
-            false => &holding.held_on,
+        let until = cluster.now.plus(held.stands_for);
+        // It goes to nodes that never granted it too, because its owner may be in the queue there.
+        let told = match cluster.rule_holds(Rule::LeaveEverywhere) {
+            true => &held.asked,
+            false => &held.held_on,
         };
         let asked = told.iter().copied();
-        let owed = round::release(net, tag, &operation, asked, until);
+        let owed = round::release(cluster, tag, &operation, asked, until);
         let reply = reply?;
-        let mut ballot = Ballot::new(net.total(), net.needed, holding.held_on);
-        for (node, state) in net.states().enumerate() {
-            if !holding.asked.contains(&node) {
+        let mut ballot = Ballot::new(cluster.total(), cluster.needed, held.held_on);
+        for (node, state) in cluster.states().enumerate() {
+            if !held.asked.contains(&node) {
                 let silence = state.silence().unwrap_or(Silence::ConnectionLost);
                 ballot.vote(node, Err(silence));
             }
         }
-        round::arm(net, Purpose::Release.of(round));
+        round::arm(cluster, Purpose::Release.of(round));
         let release = Self {
-            name: holding.shared.name.clone(),
+            name: held.shared.name.clone(),
             owed,
             ballot,
             reply,
@@ -63,14 +63,14 @@ impl Release {
         self.ballot.vote(node, answer);
     }
 
-    /// Answers are due.
-    pub(super) fn due(&mut self, net: &mut Net, round: RoundId) {
+    /// The answers are due.
+    pub(super) fn due(&mut self, cluster: &mut Cluster, round: RoundId) {
         let duty = |node| {
             let owed = self.owed.iter().find(|(to, _)| *to == node);
             (node, owed.map(|(_, duty)| *duty))
         };
         let outstanding = self.ballot.answers().outstanding().map(duty);
-        for (node, silence) in round::due(net, Purpose::Release.of(round), outstanding) {
+        for (node, silence) in round::due(cluster, Purpose::Release.of(round), outstanding) {
             self.ballot.vote(node, Err(silence));
         }
     }
@@ -79,8 +79,8 @@ impl Release {
         self.ballot.verdict() != Verdict::Open
     }
 
-    /// Tells the caller.
-    pub(super) fn end(self, net: &Net) {
+    /// Answers the caller.
+    pub(super) fn end(self, cluster: &Cluster) {
         let answer = match self.ballot.verdict() {
             Verdict::Released | Verdict::Open => Ok(()),
             Verdict::Gone => Err(Lost {
@@ -88,9 +88,9 @@ impl Release {
             }
             .into()),
             Verdict::NoQuorum => {
-                let (nodes, again) = (&net.settings.nodes, net.try_again(net.needed));
+                let (nodes, again) = (&cluster.settings.nodes, cluster.try_again(cluster.needed));
                 let answers = self.ballot.answers();
-                let report = answers.report(self.name.as_str(), net.needed, nodes, Some(again));
+                let report = answers.report(self.name.as_str(), cluster.needed, nodes, Some(again));
                 Err(Error::NoQuorum(report))
             }
         };

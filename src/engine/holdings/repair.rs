@@ -1,11 +1,11 @@
-//! Putting a lease back where it does not stand, or stands with a smaller token (protocol §3, client step 9).
+//! Repairs: puts a lease back on a node that has lost it, or that has too small a counter (protocol §3, client step 9).
 //!
-//! The answer is no vote. The node counts from the next EXTEND on, as any other.
+//! The answer to a repair is no vote. The node counts from the next EXTEND on, as any other.
 
-use super::holding::Holding;
+use super::held_lease::HeldLease;
 use crate::{
     base::rules::Rule,
-    engine::{net::Net, round},
+    engine::{cluster::Cluster, round},
     lease::keeper::LeaseId,
     node::{
         answer::Answer,
@@ -16,72 +16,73 @@ use crate::{
 
 /// A majority has just extended the lease, and these nodes have lost it.
 pub(super) fn send(
-    net: &mut Net,
+    cluster: &mut Cluster,
     lease: LeaseId,
-    holding: &mut Holding,
+    held: &mut HeldLease,
     lost: impl Iterator<Item = usize>,
 ) {
-    let due = holding.lacks.due(lost);
-    ask(net, lease, holding, due);
+    let due = held.lacks.due(lost);
+    ask(cluster, lease, held, due);
 }
 
-/// A majority has just granted a slot, and these nodes do not have it for us. Left free there it would be given to others,
-/// who stand in each other's way then for as long as it is held.
+/// A majority has just granted a slot, and these nodes do not hold it for this owner. If the slot stayed free there,
+/// those nodes would offer it to others, who would collide over it for as long as it is held.
 pub(super) fn complete(
-    net: &mut Net,
+    cluster: &mut Cluster,
     lease: LeaseId,
-    holding: &mut Holding,
+    held: &mut HeldLease,
     lacking: impl Iterator<Item = usize>,
 ) {
-    let due = holding.lacks.idle(lacking);
-    ask(net, lease, holding, due);
+    let due = held.lacks.idle(lacking);
+    ask(cluster, lease, held, due);
 }
 
-fn ask(net: &mut Net, lease: LeaseId, holding: &mut Holding, due: Vec<usize>) {
-    // A lease that is over is left to its end.
-    let is_over = || holding.shared.validity().is_zero();
-    if due.is_empty() || !net.holds(Rule::Repair) || is_over() {
+fn ask(cluster: &mut Cluster, lease: LeaseId, held: &mut HeldLease, due: Vec<usize>) {
+    // A lease that is over is not repaired.
+    let is_over = || held.shared.validity().is_zero();
+    if due.is_empty() || !cluster.rule_holds(Rule::Repair) || is_over() {
         return;
     }
-    let (ttl, token) = (holding.node_ttl(), holding.lacks.token);
+    let (ttl, token) = (held.node_ttl(), held.lacks.token);
     let repair = Verb::Repair { ttl, token };
-    let operation = holding.target.ask(&holding.entry, repair);
-    // There is one at a time for a node, so its lease says which it is.
+    let operation = held.target.operation(&held.entry, repair);
+    // Only one repair is under way for a node and a lease, so the lease's id serves as the round.
     let tag = Purpose::Repair.of(RoundId(lease.0));
-    let unasked = round::ask(net, tag, &operation, due.iter().copied());
+    let unasked = round::ask(cluster, tag, &operation, due.iter().copied());
     for node in due {
         if unasked.iter().all(|(other, _)| *other != node) {
-            holding.lacks.sent(node);
-            // Its RELEASE has to go there too, from now on.
-            if !holding.asked.contains(&node) {
-                holding.asked.push(node);
+            held.lacks.sent(node);
+            // From now on the RELEASE has to go to this node too.
+            if !held.asked.contains(&node) {
+                held.asked.push(node);
             }
         }
     }
 }
 
-/// Of a semaphore: what else of it a node may have is given back, and this slot put in its place.
-pub(super) fn instead(net: &mut Net, lease: LeaseId, holding: &mut Holding, node: usize) {
-    holding.leave_but_for_this(net, node);
-    complete(net, lease, holding, [node].into_iter());
+/// For a semaphore: gives back anything else that a node may have of this owner, and puts this slot in its place.
+pub(super) fn instead(cluster: &mut Cluster, lease: LeaseId, held: &mut HeldLease, node: usize) {
+    held.leave_but_for_this(cluster, node);
+    complete(cluster, lease, held, [node].into_iter());
 }
 
-/// A node's answer. What was refused, or not answered, is tried again after the next extension. A slot is tried again at
-/// once: who has it there wanted another as well, and gives it back within a round trip or two.
+/// Handles a node's answer. A repair that was refused or not answered is tried again after the next extension. A slot
+/// is tried again at once: the owner that has it there wanted another slot as well, and gives this one back within a
+/// round trip or two.
 pub(super) fn heard(
-    net: &mut Net,
+    cluster: &mut Cluster,
     lease: LeaseId,
-    holding: &mut Holding,
+    held: &mut HeldLease,
     node: usize,
     said: Option<&Answer>,
 ) {
     let stands = said == Some(&Answer::Repaired(true));
-    holding.lacks.ended(node, stands);
+    held.lacks.ended(node, stands);
     if stands {
-        holding.held_on(node);
+        held.add_held(node);
     }
-    let refused = said == Some(&Answer::Repaired(false)) && holding.target.slot().is_some();
-    if refused && holding.lacks.insists(node) {
-        complete(net, lease, holding, [node].into_iter());
+    let refused = said == Some(&Answer::Repaired(false)) && held.target.slot().is_some();
+    if refused && held.lacks.insists(node) {
+        complete(cluster, lease, held, [node].into_iter());
     }
 }

@@ -1,12 +1,15 @@
-//! One limit: what is known of its units, and who waits for some.
+//! One rate limit: what is known of its units, and the callers that wait for some.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::search::Search;
 use crate::{
-    Silence,
+    Error, Silence, Vote,
     base::clock::Tick,
-    engine::{event::Spending, net::Net},
+    engine::{
+        cluster::{Cluster, SHORTEST_PAUSE},
+        event::Spending,
+    },
     node::{request::Meter, session::RoundId, status::NodeState},
     protocol::rates::{
         plan::{self, Plan, Seen},
@@ -15,28 +18,28 @@ use crate::{
     },
 };
 
-/// A search looks no more often; then it goes by what it knows.
+/// Maximum number of LOOKs of one search. After them it decides by what it knows.
 const MOST_LOOKS: u32 = 3;
 
-/// What was looked at so long ago is known still, at most.
+/// The longest time for which the result of a LOOK is trusted.
 const TRUST: Duration = Duration::from_secs(1);
 
 pub(super) struct Limit {
     pub(super) limited: Arc<Limited>,
     nodes: Vec<Node>,
-    /// For how long a memory must have been watched.
+    /// For how long a node's memory must have been watched.
     history: Duration,
-    /// Those who wait, in order.
+    /// The callers that wait, in order.
     pub(super) line: VecDeque<Spending>,
-    /// How many of them wait no more. They are put out of line by and by: thousands may lose patience at once.
+    /// The number of these callers that are gone. They are removed in groups, because thousands may give up at once.
     gone: usize,
-    /// Units are being asked for, for those in front.
+    /// A search for the callers at the front is under way.
     pub(super) is_served: bool,
-    /// How often in a row they collided with others that want many.
+    /// How often in a row the queue's searches collided with others that want many units.
     pub(super) collisions: u32,
-    /// When there may be some for the first of them.
+    /// The time at which there may be units for the first caller.
     pub(super) due: Option<Tick>,
-    /// All nodes are asked what is taken.
+    /// The round of the LOOK that is under way.
     pub(super) looking: Option<RoundId>,
     pub(super) used_at: Tick,
 }
@@ -47,10 +50,10 @@ struct Node {
 }
 
 impl Limit {
-    pub(super) fn new(net: &Net, limited: Arc<Limited>) -> Self {
-        let total = net.total();
+    pub(super) fn new(cluster: &Cluster, limited: Arc<Limited>) -> Self {
+        let total = cluster.total();
         let node = |node: usize| {
-            let rank = net.settings.rank(node);
+            let rank = cluster.settings.rank(node);
             let windows = limited.windows.iter();
             let shares: Vec<_> = windows
                 .map(|window| (*window, window.share(total, rank)))
@@ -74,7 +77,7 @@ impl Limit {
             collisions: 0,
             due: None,
             looking: None,
-            used_at: net.now,
+            used_at: cluster.now,
             limited,
         }
     }
@@ -87,79 +90,85 @@ impl Limit {
         self.nodes.get_mut(node).map(|node| &mut node.view)
     }
 
-    /// Why each node cannot be asked now: it does not vote, it may have forgotten units that count, or it is so far away
-    /// that its units would come too late. If all nodes are too far away, all are asked: one of them may have become faster.
-    pub(super) fn silences(&self, net: &Net, grace: Grace) -> Vec<Option<Silence>> {
+    /// For each node the reason why it cannot be asked now: it does not vote, it may have forgotten units that count,
+    /// or it is so far away that its units would come too late. If all nodes are too far away, all are asked, because
+    /// one of them may have become faster.
+    pub(super) fn silences(&self, cluster: &Cluster, grace: Grace) -> Vec<Option<Silence>> {
         let silence = |(node, state): (usize, NodeState)| {
-            net.silence_with_history(node, &state, self.history)
+            cluster.silence_with_history(node, &state, self.history)
         };
-        let mut silences: Vec<_> = net.states().enumerate().map(silence).collect();
-        let is_far = |node| net.mean_round_trip(node) >= grace.most;
+        let mut silences: Vec<_> = cluster.states().enumerate().map(silence).collect();
+        let is_far = |node| cluster.mean_round_trip(node) >= grace.most;
         let asked = |(node, silence): (usize, &Option<Silence>)| silence.is_none() && !is_far(node);
         if silences.iter().enumerate().any(asked) {
             for (node, silence) in silences.iter_mut().enumerate() {
                 if silence.is_none() && is_far(node) {
-                    *silence = Some(Silence::OutOfReach(net.mean_round_trip(node)));
+                    *silence = Some(Silence::OutOfReach(cluster.mean_round_trip(node)));
                 }
             }
         }
         silences
     }
 
-    /// How soon a node may be asked that votes and is too young yet. Nothing else happens to it then.
-    pub(super) fn opens_in(&self, net: &Net) -> Option<Duration> {
-        let states = net.states().enumerate();
+    /// The time until the first node that votes but is too young may be asked. No event announces that moment.
+    pub(super) fn opens_in(&self, cluster: &Cluster) -> Option<Duration> {
+        let states = cluster.states().enumerate();
         let voting = states.filter(|(_, state)| *state == NodeState::Voting);
         voting
-            .filter_map(|(node, _)| net.too_young(node, self.history))
+            .filter_map(|(node, _)| cluster.too_young(node, self.history))
             .min()
     }
 
     /// The next step of a search.
-    pub(super) fn plan(&self, net: &mut Net, search: &Search) -> Plan {
+    pub(super) fn plan(&self, cluster: &mut Cluster, search: &Search) -> Plan {
         let nodes = self.views(&search.silent);
-        let trusted = net.now.minus(self.trust());
+        let trusted = cluster.now.minus(self.trust());
         let fresh = search.looked_at.map_or(trusted, |at| at.min(trusted));
-        // Others take units all the time: what is known is never true for long.
+        // Others take units all the time, so what is known is never exact for long.
         let fresh = (search.looks < MOST_LOOKS).then_some(fresh);
-        let round_trips: Vec<Duration> = (0..net.total())
-            .map(|node| net.mean_round_trip(node))
+        let round_trips: Vec<Duration> = (0..cluster.total())
+            .map(|node| cluster.mean_round_trip(node))
             .collect();
         let seen = Seen {
             nodes: &nodes,
-            now: net.now,
+            now: cluster.now,
             fresh,
         };
-        let chance = &mut net.chance;
+        let chance = &mut cluster.chance;
         plan::plan(seen, search.amount, &round_trips, |most| {
             chance.up_to(most.saturating_sub(1))
         })
     }
 
-    /// Whether every node that may be asked has said what is taken.
-    pub(super) fn is_known(&self, net: &Net, search: &Search) -> bool {
+    /// Returns true if every node that may be asked has said which units are taken.
+    pub(super) fn is_known(&self, cluster: &Cluster, search: &Search) -> bool {
         if search.looks >= MOST_LOOKS {
             return true;
         }
-        let since = search.looked_at.unwrap_or(net.now);
+        let since = search.looked_at.unwrap_or(cluster.now);
         let views = self.views(&search.silent);
         let mut views = views.iter();
         views.all(|(_, view)| view.looked_at.is_some_and(|at| at >= since))
     }
 
-    /// How many units there are, as far as is known: those of nodes that are being met too.
-    pub(super) fn left(&self, net: &Net, grace: Grace) -> u32 {
-        let states = net.states().zip(self.silences(net, grace));
+    /// The number of units that are left, as far as this client knows. Nodes that are being met are counted too.
+    pub(super) fn left(&self, cluster: &Cluster, grace: Grace) -> u32 {
+        let states = cluster.states().zip(self.silences(cluster, grace));
         let counted = states.map(|(state, silence)| match state {
             NodeState::Connecting => None,
             _ => silence,
         });
         let counted: Vec<_> = counted.collect();
-        plan::left(&self.views(&counted), net.now)
+        plan::left(&self.views(&counted), cluster.now)
     }
 
-    /// Until there are so many behind those who wait.
-    pub(super) fn wait(&self, net: &Net, silent: &[Option<Silence>], wanted: u32) -> Duration {
+    /// The time until there are `wanted` units beyond those for which others wait.
+    pub(super) fn wait(
+        &self,
+        cluster: &Cluster,
+        silent: &[Option<Silence>],
+        wanted: u32,
+    ) -> Duration {
         let line = self
             .waiting()
             .map(|spending| u64::from(spending.amount.least));
@@ -169,13 +178,14 @@ impl Limit {
             .windows
             .first()
             .map_or(0, |w| w.kept() + w.ahead());
-        plan::wait(&self.views(silent), wanted, net.now).unwrap_or(Duration::from_millis(most))
+        plan::wait(&self.views(silent), wanted, cluster.now).unwrap_or(Duration::from_millis(most))
     }
 
-    /// How many of those who wait can be served now, as units: at least what the first of them wants.
-    pub(super) fn wanted(&self, net: &Net, silent: &[Option<Silence>]) -> Option<Amount> {
+    /// The number of units for the waiting callers that can be served now. It is at least the number that the first
+    /// caller wants.
+    pub(super) fn wanted(&self, cluster: &Cluster, silent: &[Option<Silence>]) -> Option<Amount> {
         let first = self.waiting().next()?;
-        let room = plan::left(&self.views(silent), net.now);
+        let room = plan::left(&self.views(silent), cluster.now);
         let mut most = 0;
         for spending in self.waiting() {
             let left = room - most;
@@ -191,7 +201,7 @@ impl Limit {
         })
     }
 
-    /// One of those who wait has gone. Whether it was the first.
+    /// Notes that one waiting caller is gone. Returns true if it was the first.
     pub(super) fn somebody_left(&mut self) -> bool {
         self.gone += 1;
         let is_gone = |spending: &Spending| spending.reply.is_closed();
@@ -204,7 +214,7 @@ impl Limit {
         was_first
     }
 
-    /// Those in front who wait no more are put out of line.
+    /// Removes the callers at the front that are gone.
     pub(super) fn drop_gone(&mut self) {
         let is_gone = |spending: &Spending| spending.reply.is_closed();
         while self.line.front().is_some_and(is_gone) {
@@ -213,13 +223,13 @@ impl Limit {
         }
     }
 
-    /// How many units these nodes have in all, taken or not.
+    /// The shares of these nodes added up, taken or not.
     pub(super) fn shares(&self, silent: &[Option<Silence>]) -> u64 {
         let views = self.views(silent);
         views.iter().map(|(_, view)| u64::from(view.share())).sum()
     }
 
-    /// Those who wait still.
+    /// The callers that still wait.
     fn waiting(&self) -> impl Iterator<Item = &Spending> {
         let waits = |spending: &&Spending| !spending.reply.is_closed();
         self.line.iter().filter(waits)
@@ -229,13 +239,39 @@ impl Limit {
         self.line.is_empty() && !self.is_served && self.looking.is_none()
     }
 
+    /// The error while no node can say how many units there are.
+    pub(super) fn outage(&self, cluster: &Cluster, silent: &[Option<Silence>]) -> Error {
+        let quarantine = silent.iter().filter_map(|silence| match silence {
+            Some(Silence::Quarantined(left)) => Some(*left),
+            _ => None,
+        });
+        let quarantine = quarantine.min();
+        let vote = |silence: &Option<Silence>| match silence {
+            Some(silence) => Vote::None(silence.clone()),
+            None => Vote::Confirmed,
+        };
+        let mut missing = silent.iter().flatten().peekable();
+        let is_far = missing.peek().is_some()
+            && missing.all(|silence| matches!(silence, Silence::OutOfReach(_)));
+        let again =
+            quarantine.map_or_else(|| cluster.try_again(1), |left| left.max(SHORTEST_PAUSE));
+        let votes = silent.iter().map(vote).collect();
+        let report = cluster.report(self.limited.name.as_str(), 1, votes, again);
+        match quarantine {
+            Some(_) => Error::Quarantined(report),
+            None if is_far => Error::TooSlow(report),
+            None => Error::NoQuorum(report),
+        }
+    }
+
     fn views(&self, silent: &[Option<Silence>]) -> Vec<(usize, &View)> {
         let nodes = self.nodes.iter().zip(silent).enumerate();
         let asked = nodes.filter(|(_, (_, silence))| silence.is_none());
         asked.map(|(i, (node, _))| (i, &node.view)).collect()
     }
 
-    /// For how long what was looked at is known. Units that are taken meanwhile are not free again so soon.
+    /// For how long the result of a LOOK is trusted. Units that are taken meanwhile do not become free again within
+    /// that time.
     fn trust(&self) -> Duration {
         let shortest = self.limited.windows.first().map(|window| window.period);
         TRUST.min(shortest.unwrap_or(TRUST) / 4)

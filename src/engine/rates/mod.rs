@@ -1,4 +1,5 @@
-//! Units of rate limits: one node gives them, and is asked alone where it may have enough (protocol §7).
+//! Units of rate limits. Each unit is given by one node; if that node may have enough, it is the only one that is asked
+//! (protocol §7).
 
 mod limit;
 mod nodes;
@@ -15,11 +16,11 @@ use self::{
     search::{Asked, For, Said, Search, count, split},
 };
 use crate::{
-    Error, Silence, Vote,
+    Error, Silence,
     base::{clock::Tick, ids::ById, rules::Rule, sweep::Sweep},
     engine::{
+        cluster::{Cluster, SHORTEST_PAUSE},
         event::{Spending, Waits},
-        net::{Net, SHORTEST_PAUSE},
         round,
         timers::{Key, LimitId},
     },
@@ -36,30 +37,30 @@ use crate::{
     },
 };
 
-/// Who has asked so often in vain is told to wait.
+/// After this number of failed attempts a caller is told to wait.
 const TRIES: u32 = 4;
-/// A limit that nobody has used for this long is forgotten; its next use asks the nodes again.
+/// A limit that was not used for this long is forgotten. Its next use asks the nodes again.
 const IDLE: Duration = Duration::from_secs(10);
-/// Who waits for units looks no sooner than this.
+/// The shortest pause of a caller that waits for units.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// All limits that are in use here, and what is asked for.
+/// All limits that are in use in this process, and the requests for them.
 pub(super) struct Rates {
     ids: HashMap<Arc<Limited>, LimitId>,
     limits: ById<LimitId, Limit>,
     last: u64,
     sweep: Sweep,
     searches: ById<RoundId, Search>,
-    /// LOOKs under way, and who waits for what they find.
+    /// The LOOKs that are under way, and the searches that wait for the results.
     looks: ById<RoundId, Looks>,
-    /// What was waited for too long: it may be given still.
+    /// Requests that are not waited for any more. Their units may still be given.
     late: ById<(RoundId, usize), (LimitId, u32)>,
     /// Searches that wait for nodes that are being met.
     parked: ById<RoundId, Search>,
     purse: Weak<dyn Purse>,
 }
 
-/// One question to all nodes.
+/// A LOOK on all nodes.
 struct Looks {
     limit: LimitId,
     outstanding: Vec<usize>,
@@ -84,98 +85,103 @@ impl Rates {
 
     // ---- what callers ask -------------------------------------------------------------------
 
-    pub(super) fn begin(&mut self, net: &mut Net, spending: Spending) {
-        let id = self.limit_of(net, &spending.limited);
+    pub(super) fn begin(&mut self, cluster: &mut Cluster, spending: Spending) {
+        let id = self.limit_of(cluster, &spending.limited);
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
         limit.drop_gone();
         if spending.waits != Waits::Never {
             limit.line.push_back(spending);
-            return self.serve(net, id);
+            return self.serve(cluster, id);
         }
-        // Nobody overtakes those who wait.
+        // A caller that does not wait must not overtake those that do.
         if !limit.line.is_empty() {
-            let silent = limit.silences(net, spending.grace);
-            let wait = limit.wait(net, &silent, spending.amount.least);
-            let left = limit.left(net, spending.grace);
+            let silent = limit.silences(cluster, spending.grace);
+            let wait = limit.wait(cluster, &silent, spending.amount.least);
+            let left = limit.left(cluster, spending.grace);
             let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
             return;
         }
         let (amount, grace) = (spending.amount, spending.grace);
-        self.go_on(net, Search::new(id, For::One(spending), amount, grace));
+        self.go_on(cluster, Search::new(id, For::One(spending), amount, grace));
     }
 
     pub(super) fn peek(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         limited: Arc<Limited>,
         grace: Grace,
         reply: Responder<Outcome>,
     ) {
-        let id = self.limit_of(net, &limited);
+        let id = self.limit_of(cluster, &limited);
         self.go_on(
-            net,
+            cluster,
             Search::new(id, For::Peek(reply), Amount::exactly(1), grace),
         );
     }
 
-    pub(super) fn stop_waiting(&mut self, net: &mut Net, limited: &Arc<Limited>) {
+    pub(super) fn stop_waiting(&mut self, cluster: &mut Cluster, limited: &Arc<Limited>) {
         let Some(id) = self.ids.get(limited).copied() else {
             return;
         };
-        // Whoever is first now may want less.
+        // The caller that is first now may want fewer units.
         if let Some(limit) = self.limits.get_mut(&id)
             && limit.somebody_left()
         {
             limit.due = None;
-            self.serve(net, id);
+            self.serve(cluster, id);
         }
     }
 
-    /// Units that were given and not used.
-    pub(super) fn take_back(&mut self, net: &mut Net, limited: &Arc<Limited>, parts: Vec<Part>) {
-        let id = self.limit_of(net, limited);
-        self.refund(net, id, parts);
+    /// Takes back units that were given and not used.
+    pub(super) fn take_back(
+        &mut self,
+        cluster: &mut Cluster,
+        limited: &Arc<Limited>,
+        parts: Vec<Part>,
+    ) {
+        let id = self.limit_of(cluster, limited);
+        self.refund(cluster, id, parts);
         if let Some(limit) = self.limits.get_mut(&id)
             && !limit.line.is_empty()
         {
             limit.due = None;
-            self.serve(net, id);
+            self.serve(cluster, id);
         }
     }
 
-    /// Nodes have changed: those who wait may get units of one that is back.
-    pub(super) fn look_at_nodes(&mut self, net: &mut Net) {
+    /// The states of nodes have changed. Callers that wait may get units of a node that is back.
+    pub(super) fn look_at_nodes(&mut self, cluster: &mut Cluster) {
         let waited_for = |(id, limit): (&LimitId, &Limit)| (!limit.line.is_empty()).then_some(*id);
         let mut ids: Vec<LimitId> = self.limits.iter().filter_map(waited_for).collect();
-        // In the order of a seed, not of a hash.
+        // The order must come from the seed, not from a hash, so that a simulation can be repeated.
         ids.sort_unstable();
         for id in ids {
             if let Some(limit) = self.limits.get_mut(&id) {
                 limit.due = None;
             }
-            self.serve(net, id);
+            self.serve(cluster, id);
         }
         let mut parked: Vec<RoundId> = self.parked.keys().copied().collect();
         parked.sort_unstable();
         for round in parked {
-            self.unpark(net, round);
+            self.unpark(cluster, round);
         }
     }
 
-    // ---- those who wait ---------------------------------------------------------------------
+    // ---- callers that wait -------------------------------------------------------------------
 
-    /// There may be units for the first of those who wait.
-    pub(super) fn line_due(&mut self, net: &mut Net, id: LimitId) {
+    /// There may be units for the first caller that waits.
+    pub(super) fn line_due(&mut self, cluster: &mut Cluster, id: LimitId) {
         if let Some(limit) = self.limits.get_mut(&id) {
             limit.due = None;
-            self.serve(net, id);
+            self.serve(cluster, id);
         }
     }
 
-    /// Asks for what those in front want.
-    pub(super) fn serve(&mut self, net: &mut Net, id: LimitId) {
+    /// Starts a search for the callers at the front.
+    pub(super) fn serve(&mut self, cluster: &mut Cluster, id: LimitId) {
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
@@ -185,18 +191,18 @@ impl Rates {
         }
         let graces = limit.line.iter().map(|spending| spending.grace);
         let grace = graces.reduce(Grace::max).unwrap_or_default();
-        let silent = limit.silences(net, grace);
-        let Some(amount) = limit.wanted(net, &silent) else {
+        let silent = limit.silences(cluster, grace);
+        let Some(amount) = limit.wanted(cluster, &silent) else {
             return;
         };
         limit.is_served = true;
-        self.go_on(net, Search::new(id, For::Line, amount, grace));
+        self.go_on(cluster, Search::new(id, For::Line, amount, grace));
     }
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// Once: whether it comes or not.
-    pub(super) fn refund(&mut self, net: &mut Net, id: LimitId, parts: Vec<Part>) {
+    /// Gives units back. The request is sent once, whether it arrives or not.
+    pub(super) fn refund(&mut self, cluster: &mut Cluster, id: LimitId, parts: Vec<Part>) {
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
@@ -209,10 +215,14 @@ impl Rates {
                 units: part.units,
                 stamps: part.stamps,
             });
-            let tag = Purpose::Refund.of(net.new_round());
-            let times = if net.holds(Rule::RefundOnce) { 1 } else { 2 };
+            let tag = Purpose::Refund.of(cluster.new_round());
+            let times = if cluster.rule_holds(Rule::RefundOnce) {
+                1
+            } else {
+                2
+            };
             for _ in 0..times {
-                round::ask(net, tag, &operation, [part.node]);
+                round::ask(cluster, tag, &operation, [part.node]);
             }
             if let Some(view) = limit.view_mut(part.node) {
                 view.gives_back(part.units);
@@ -220,33 +230,34 @@ impl Rates {
         }
     }
 
-    fn limit_of(&mut self, net: &Net, limited: &Arc<Limited>) -> LimitId {
-        self.forget(net);
+    fn limit_of(&mut self, cluster: &Cluster, limited: &Arc<Limited>) -> LimitId {
+        self.forget(cluster);
         if let Some(id) = self.ids.get(limited) {
             if let Some(limit) = self.limits.get_mut(id) {
-                limit.used_at = net.now;
+                limit.used_at = cluster.now;
             }
             return *id;
         }
         self.last += 1;
         let id = LimitId(self.last);
-        self.limits.insert(id, Limit::new(net, Arc::clone(limited)));
+        self.limits
+            .insert(id, Limit::new(cluster, Arc::clone(limited)));
         self.ids.insert(Arc::clone(limited), id);
         id
     }
 
-    /// Drops the limits that nobody has used for a while.
-    fn forget(&mut self, net: &Net) {
-        if !self.sweep.is_due(self.limits.len(), net.now) {
+    /// Drops the limits that were not used for a while.
+    fn forget(&mut self, cluster: &Cluster) {
+        if !self.sweep.is_due(self.limits.len(), cluster.now) {
             return;
         }
-        // Longer than any request for its units is waited for.
-        let idle = IDLE.max(net.settings.node_timeout * 4);
-        let in_use = |limit: &Limit| !limit.is_idle() || net.now.since(limit.used_at) < idle;
+        // This is longer than the time for which any request for units is waited for.
+        let idle = IDLE.max(cluster.settings.node_timeout * 4);
+        let in_use = |limit: &Limit| !limit.is_idle() || cluster.now.since(limit.used_at) < idle;
         self.limits.retain(|_, limit| in_use(limit));
         self.ids.retain(|_, id| self.limits.contains_key(id));
         let left = self.limits.len();
-        self.sweep.done(left, net.now);
+        self.sweep.done(left, cluster.now);
         self.limits.shrink_to(2 * left);
         self.ids.shrink_to(2 * left);
     }
@@ -262,76 +273,53 @@ impl Rates {
     }
 }
 
-/// Why nobody can say how many units there are.
-fn outage(net: &Net, limit: &Limit, silent: &[Option<Silence>]) -> Error {
-    let quarantine = silent.iter().filter_map(|silence| match silence {
-        Some(Silence::Quarantined(left)) => Some(*left),
-        _ => None,
-    });
-    let quarantine = quarantine.min();
-    let vote = |silence: &Option<Silence>| match silence {
-        Some(silence) => Vote::None(silence.clone()),
-        None => Vote::Confirmed,
-    };
-    let mut missing = silent.iter().flatten().peekable();
-    let is_far = missing.peek().is_some()
-        && missing.all(|silence| matches!(silence, Silence::OutOfReach(_)));
-    let again = quarantine.map_or_else(|| net.try_again(1), |left| left.max(SHORTEST_PAUSE));
-    let votes = silent.iter().map(vote).collect();
-    let report = net.report(limit.limited.name.as_str(), 1, votes, again);
-    match quarantine {
-        Some(_) => Error::Quarantined(report),
-        None if is_far => Error::TooSlow(report),
-        None => Error::NoQuorum(report),
-    }
-}
-
 // ---- The next step of one search: which nodes to ask, and its outcome
 
-/// Waiters look again after this time, regardless of answers.
+/// Waiters look again after this time, even if no answer suggests it.
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// The longest wait that is told to a caller whose answers came too late several times.
+/// The longest wait that is told to a caller whose attempts have all failed.
 const SOON: Duration = Duration::from_secs(1);
-/// After this number of collisions in a row it no longer counts as one.
+/// After this number of collisions in a row a collision is treated as a denial.
 const MOST_COLLISIONS: u32 = 8;
 
 impl Rates {
-    /// Does what is planned for it.
-    fn go_on(&mut self, net: &mut Net, mut search: Search) {
+    /// Carries out the next planned step of a search.
+    fn go_on(&mut self, cluster: &mut Cluster, mut search: Search) {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        search.look_at_nodes(limit.silences(net, search.grace));
+        search.look_at_nodes(limit.silences(cluster, search.grace));
         for (node, silence) in search.silent.iter().enumerate() {
             if let (Some(Silence::OutOfReach(trip)), Some(id)) =
-                (silence, net.settings.nodes.get(node))
+                (silence, cluster.settings.nodes.get(node))
             {
                 let name = &limit.limited.name;
-                net.journal
+                cluster
+                    .journal
                     .out_of_reach(node, id, name, *trip, search.grace.most);
             }
         }
         let plan = match search.whom {
             _ if search.is_in_vain() => Plan::Never,
-            For::Peek(_) if !limit.is_known(net, &search) => Plan::Look,
+            For::Peek(_) if !limit.is_known(cluster, &search) => Plan::Look,
             For::Peek(_) => Plan::Wait(Duration::ZERO),
-            _ => limit.plan(net, &search),
+            _ => limit.plan(cluster, &search),
         };
         if plan == Plan::Never && search.asks_the_late_again() {
-            return self.go_on(net, search);
+            return self.go_on(cluster, search);
         }
-        if matches!(plan, Plan::Wait(_) | Plan::Never) && search.may_park(net) {
-            return self.park(net, search);
+        if matches!(plan, Plan::Wait(_) | Plan::Never) && search.may_park(cluster) {
+            return self.park(cluster, search);
         }
         if search.is_in_vain() {
-            return self.no_node(net, search);
+            return self.no_node(cluster, search);
         }
         if let (For::Peek(_), Plan::Look) = (&search.whom, &plan) {
-            return self.look(net, search);
+            return self.look(cluster, search);
         }
         if let For::Peek(reply) = search.whom {
-            let wait = limit.wait(net, &search.silent, 1);
-            let left = limit.left(net, search.grace);
+            let wait = limit.wait(cluster, &search.silent, 1);
+            let left = limit.left(cluster, search.grace);
             let _ = reply.send(Ok(Outcome::Denied { wait, left }));
             return;
         }
@@ -339,44 +327,44 @@ impl Rates {
             Plan::Ask(_) if search.tries >= TRIES => {
                 let bucket = limit.limited.windows.first().map_or(1, |w| w.bucket());
                 let wait = Duration::from_millis(bucket).min(SOON);
-                self.deny(net, search, wait);
+                self.deny(cluster, search, wait);
             }
-            Plan::Ask(nodes) => self.ask(net, search, nodes),
-            Plan::Look => self.look(net, search),
-            Plan::Wait(wait) => self.deny(net, search, wait),
-            // There were enough if all nodes answered.
-            Plan::Never => self.no_node(net, search),
+            Plan::Ask(nodes) => self.ask(cluster, search, nodes),
+            Plan::Look => self.look(cluster, search),
+            Plan::Wait(wait) => self.deny(cluster, search, wait),
+            // There would be enough units if all nodes answered.
+            Plan::Never => self.no_node(cluster, search),
         }
     }
 
-    /// Nodes that are being met may have units.
-    fn park(&mut self, net: &mut Net, mut search: Search) {
+    /// Sets a search aside while nodes are being met, because they may have units.
+    fn park(&mut self, cluster: &mut Cluster, mut search: Search) {
         let until = search
             .parked
-            .unwrap_or(net.now.plus(net.settings.node_timeout));
+            .unwrap_or(cluster.now.plus(cluster.settings.node_timeout));
         search.parked = Some(until);
-        let round = net.new_round();
-        net.timers.at(Key::of(Purpose::Spend.of(round)), until);
+        let round = cluster.new_round();
+        cluster.timers.at(Key::of(Purpose::Spend.of(round)), until);
         self.parked.insert(round, search);
     }
 
-    /// One of them is met, or the wait for them is over.
-    fn unpark(&mut self, net: &mut Net, round: RoundId) {
+    /// A node was met, or the wait for nodes is over.
+    fn unpark(&mut self, cluster: &mut Cluster, round: RoundId) {
         let Some(search) = self.parked.remove(&round) else {
             return;
         };
-        net.timers.cancel(Key::of(Purpose::Spend.of(round)));
-        self.go_on(net, search);
+        cluster.timers.cancel(Key::of(Purpose::Spend.of(round)));
+        self.go_on(cluster, search);
     }
 
-    fn ask(&mut self, net: &mut Net, mut search: Search, nodes: Vec<(usize, u32)>) {
+    fn ask(&mut self, cluster: &mut Cluster, mut search: Search, nodes: Vec<(usize, u32)>) {
         search.tries += 1;
-        let round_trips = nodes.iter().map(|(node, _)| net.mean_round_trip(*node));
+        let round_trips = nodes.iter().map(|(node, _)| cluster.mean_round_trip(*node));
         search.age = search.grace.age(round_trips.max().unwrap_or_default());
         if let Some(limit) = self.limits.get_mut(&search.limit) {
-            limit.used_at = net.now;
+            limit.used_at = cluster.now;
         }
-        let round = net.new_round();
+        let round = cluster.new_round();
         let tag = Purpose::Spend.of(round);
         for (node, units) in nodes {
             let Some(limit) = self.limits.get_mut(&search.limit) else {
@@ -390,7 +378,7 @@ impl Rates {
                 units,
                 age: search.age,
             });
-            let unasked = round::ask(net, tag, &operation, [node]).pop();
+            let unasked = round::ask(cluster, tag, &operation, [node]).pop();
             let said = match unasked {
                 Some(silent) => {
                     search.failed.push(silent);
@@ -406,56 +394,56 @@ impl Rates {
             search.asked.push(Asked {
                 node,
                 units,
-                sent_at: net.now,
+                sent_at: cluster.now,
                 took: Duration::ZERO,
                 said,
             });
         }
         if search.is_answered() {
-            return self.answered(net, search);
+            return self.answered(cluster, search);
         }
-        round::arm(net, tag);
+        round::arm(cluster, tag);
         self.searches.insert(round, search);
     }
 
-    /// All that were asked for units have answered.
-    fn answered(&mut self, net: &mut Net, mut search: Search) {
+    /// All nodes that were asked for units have answered.
+    fn answered(&mut self, cluster: &mut Cluster, mut search: Search) {
         let late = search.late_nodes();
         let (parts, since) = search.take_given();
         if count(&parts) >= search.amount.least
             && let Some(since) = since
         {
-            let since = match net.holds(Rule::AgeFromSending) {
+            let since = match cluster.rule_holds(Rule::AgeFromSending) {
                 true => since,
-                false => net.now,
+                false => cluster.now,
             };
-            if net.now < since.plus(search.age) {
-                return self.give(net, search, parts, since);
+            if cluster.now < since.plus(search.age) {
+                return self.give(cluster, search, parts, since);
             }
-            // The next attempt asks other nodes, so this one does not count as a failed try.
+            // The next attempt asks other nodes, so this one does not count as a failed attempt.
             search.tries = search.tries.saturating_sub(1);
             search.late += 1;
             search.failed.extend(late);
         } else {
             search.collided |= !parts.is_empty();
         }
-        self.refund(net, search.limit, parts);
-        self.go_on(net, search);
+        self.refund(cluster, search.limit, parts);
+        self.go_on(cluster, search);
     }
 
-    /// Asks all nodes what is taken; or waits for what somebody else asks them just now.
-    fn look(&mut self, net: &mut Net, mut search: Search) {
+    /// Asks all nodes which units are taken. If such a LOOK is under way already, waits for its result.
+    fn look(&mut self, cluster: &mut Cluster, mut search: Search) {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        limit.used_at = net.now;
-        search.looked_at = Some(net.now);
+        limit.used_at = cluster.now;
+        search.looked_at = Some(cluster.now);
         search.looks += 1;
         if let Some(looks) = limit.looking.and_then(|round| self.looks.get_mut(&round)) {
             looks.waiting.push(search);
             return;
         }
-        let round = net.new_round();
+        let round = cluster.new_round();
         let tag = Purpose::Meter.of(round);
         let mut looks = Looks {
             limit: search.limit,
@@ -471,8 +459,8 @@ impl Rates {
             let look = Operation::new(request::Units::Look {
                 meter: meter.clone(),
             });
-            let unasked = round::ask(net, tag, &look, [node]).pop();
-            // Nobody waits for a node that is too far away. Its answer measures its round trip once more.
+            let unasked = round::ask(cluster, tag, &look, [node]).pop();
+            // Nobody waits for a node that is too far away. Its answer is used to measure the round trip again.
             if !is_far {
                 match unasked {
                     Some(silent) => looks.silent.push(silent),
@@ -483,17 +471,17 @@ impl Rates {
         limit.looking = Some(round);
         looks.waiting.push(search);
         self.looks.insert(round, looks);
-        round::arm(net, tag);
-        self.look_is_over(net, round);
+        round::arm(cluster, tag);
+        self.look_is_over(cluster, round);
     }
 
-    fn deny(&mut self, net: &mut Net, search: Search, wait: Duration) {
+    fn deny(&mut self, cluster: &mut Cluster, search: Search, wait: Duration) {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
         match search.whom {
             For::One(spending) => {
-                let left = limit.left(net, search.grace);
+                let left = limit.left(cluster, search.grace);
                 let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
             }
             For::Line => {
@@ -501,37 +489,40 @@ impl Rates {
                 let wait = match search.collided && limit.collisions < MOST_COLLISIONS {
                     true => {
                         limit.collisions += 1;
-                        wait.min(pause(net))
+                        wait.min(pause(cluster))
                     }
                     false => wait,
                 };
-                self.rest(net, search.limit, wait);
+                self.rest(cluster, search.limit, wait);
             }
             For::Peek(_) => {}
         }
     }
 
-    /// Waiters of this limit rest for this time.
-    fn rest(&mut self, net: &mut Net, id: LimitId, wait: Duration) {
+    /// Lets the waiters of this limit rest for this time.
+    fn rest(&mut self, cluster: &mut Cluster, id: LimitId, wait: Duration) {
         if let Some(limit) = self.limits.get_mut(&id)
             && !limit.line.is_empty()
         {
-            // Others may give units back, and nodes come back: nobody says so.
-            let wait = limit.opens_in(net).map_or(wait, |opens| wait.min(opens));
+            // Others may give units back, and nodes may come back, without any message to this client. So the rest is
+            // bounded.
+            let wait = limit
+                .opens_in(cluster)
+                .map_or(wait, |opens| wait.min(opens));
             let wait = wait.clamp(SHORTEST_REST, LONGEST_REST);
-            let due = net.now.plus(wait);
+            let due = cluster.now.plus(wait);
             limit.due = Some(due);
-            net.timers.cancel(Key::Limit(id));
-            net.timers.at(Key::Limit(id), due);
+            cluster.timers.cancel(Key::Limit(id));
+            cluster.timers.at(Key::Limit(id), due);
         }
     }
 
-    /// No node can say.
-    fn no_node(&mut self, net: &mut Net, search: Search) {
+    /// No node can say if there are units.
+    fn no_node(&mut self, cluster: &mut Cluster, search: Search) {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        let error = outage(net, limit, &search.silent);
+        let error = limit.outage(cluster, &search.silent);
         let is_outage = !matches!(error, Error::TooSlow(_));
         let stays = |spending: &Spending| spending.waits == Waits::Always && is_outage;
         match search.whom {
@@ -539,7 +530,7 @@ impl Rates {
                 let _ = reply.send(Err(error));
             }
             For::Line if !search.is_in_vain() => {
-                // It wants more than the nodes that answer have in all. Others want less.
+                // The first caller wants more than the nodes that answer have together. Other callers may want less.
                 limit.is_served = false;
                 let shares = limit.shares(&search.silent);
                 while let Some(first) = limit.line.front() {
@@ -552,7 +543,7 @@ impl Rates {
                     }
                 }
                 let again = error.retry_after().unwrap_or(SHORTEST_PAUSE);
-                self.rest(net, search.limit, again.min(SHORTEST_PAUSE));
+                self.rest(cluster, search.limit, again.min(SHORTEST_PAUSE));
             }
             For::Line => {
                 limit.is_served = false;
@@ -563,17 +554,17 @@ impl Rates {
                     let _ = spending.reply.send(Err(error.clone()));
                 }
                 let again = error.retry_after().unwrap_or(SHORTEST_PAUSE);
-                self.rest(net, search.limit, again);
+                self.rest(cluster, search.limit, again);
             }
         }
     }
 
-    /// Gives these units to whom they were asked for.
-    fn give(&mut self, net: &mut Net, search: Search, mut parts: Vec<Part>, since: Tick) {
+    /// Gives these units to the callers for which they were asked.
+    fn give(&mut self, cluster: &mut Cluster, search: Search, mut parts: Vec<Part>, since: Tick) {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        let left = limit.left(net, search.grace);
+        let left = limit.left(cluster, search.grace);
         let purse = &self.purse;
         let units = |limited: &Arc<Limited>, parts, age| {
             let purse = Weak::clone(purse);
@@ -582,7 +573,7 @@ impl Rates {
         match search.whom {
             For::One(spending) => {
                 let units = units(&limit.limited, parts, search.age);
-                // Where nobody hears it any more they go back.
+                // If the caller is gone, the units go back.
                 let _ = spending.reply.send(Ok(Outcome::Given(units)));
             }
             For::Line => {
@@ -602,23 +593,23 @@ impl Rates {
                         break;
                     };
                     let some = split(&mut parts, first.amount.most.min(there));
-                    // They were counted for no longer.
+                    // The nodes counted the units for this age and no longer.
                     let age = first.grace.most.min(search.age);
                     let units = units(&limit.limited, some, age);
                     let _ = first.reply.send(Ok(Outcome::Given(units)));
                 }
-                self.refund(net, search.limit, parts);
-                self.serve(net, search.limit);
+                self.refund(cluster, search.limit, parts);
+                self.serve(cluster, search.limit);
             }
             For::Peek(_) => {}
         }
     }
 }
 
-/// After a collision: up to 16 round trips, so that one of two comes first.
-fn pause(net: &mut Net) -> Duration {
-    let most = u64::try_from((net.round_trip() * 16).as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(net.chance.up_to(most))
+/// A random pause after a collision, of up to 16 round trips, so that one of two searches comes first.
+fn pause(cluster: &mut Cluster) -> Duration {
+    let most = u64::try_from((cluster.round_trip() * 16).as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(cluster.chance.up_to(most))
 }
 
 // ---- Answers of nodes
@@ -626,25 +617,30 @@ fn pause(net: &mut Net) -> Duration {
 impl Rates {
     pub(in crate::engine) fn heard(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         purpose: Purpose,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
     ) {
         match purpose {
-            Purpose::Meter => self.looked(net, round, node, answer),
+            Purpose::Meter => self.looked(cluster, round, node, answer),
             _ if self.late.contains_key(&(round, node)) => {
-                self.given_late(net, round, node, answer);
+                self.given_late(cluster, round, node, answer);
             }
-            _ => self.spent(net, round, node, answer),
+            _ => self.spent(cluster, round, node, answer),
         }
     }
 
-    /// Answers are due.
-    pub(in crate::engine) fn round_due(&mut self, net: &mut Net, purpose: Purpose, round: RoundId) {
+    /// The answers are due.
+    pub(in crate::engine) fn round_due(
+        &mut self,
+        cluster: &mut Cluster,
+        purpose: Purpose,
+        round: RoundId,
+    ) {
         if self.parked.contains_key(&round) {
-            return self.unpark(net, round);
+            return self.unpark(cluster, round);
         }
         let outstanding: Vec<usize> = match purpose {
             Purpose::Meter => self
@@ -658,9 +654,9 @@ impl Rates {
         }
         .unwrap_or_default();
         let outstanding = outstanding.into_iter().map(|node| (node, None));
-        for (node, silence) in round::due(net, purpose.of(round), outstanding) {
+        for (node, silence) in round::due(cluster, purpose.of(round), outstanding) {
             match purpose {
-                Purpose::Meter => self.looked(net, round, node, Err(silence)),
+                Purpose::Meter => self.looked(cluster, round, node, Err(silence)),
                 _ => {
                     let search = self.searches.get_mut(&round);
                     if let Some(asked) = search.and_then(|search| {
@@ -669,7 +665,7 @@ impl Rates {
                     }) {
                         self.late.insert((round, node), asked);
                     }
-                    self.spent(net, round, node, Err(silence));
+                    self.spent(cluster, round, node, Err(silence));
                 }
             }
         }
@@ -677,7 +673,7 @@ impl Rates {
 
     fn spent(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
@@ -690,7 +686,7 @@ impl Rates {
             return;
         };
         let units = asked.units;
-        asked.took = net.now.since(asked.sent_at);
+        asked.took = cluster.now.since(asked.sent_at);
         if let Some(view) = self
             .limits
             .get_mut(&id)
@@ -699,20 +695,20 @@ impl Rates {
             view.answered(units);
             match &answer {
                 Ok(Answer::Spent { room, .. }) => {
-                    view.takes(net.now, units, age);
-                    view.has(net.now, *room);
+                    view.takes(cluster.now, units, age);
+                    view.has(cluster.now, *room);
                 }
-                Ok(Answer::Full { room, .. }) => view.found_full(net.now, *room),
-                // Nothing was done.
+                Ok(Answer::Full { room, .. }) => view.found_full(cluster.now, *room),
+                // The node has not taken any units.
                 Err(Silence::ScriptsFlushed | Silence::NotAdmitted | Silence::Failed(_)) => {}
-                _ => view.takes(net.now, units, age),
+                _ => view.takes(cluster.now, units, age),
             }
         }
         match answer {
             Ok(Answer::Spent { stamps, .. }) => asked.said = Some(Said::Spent(stamps)),
             Ok(Answer::Full { .. }) => asked.said = Some(Said::Full),
             other => {
-                // No other answer fits.
+                // No other answer fits the request.
                 let silence = other.err().unwrap_or(Silence::TimedOut);
                 asked.said = Some(Said::Nothing);
                 search.found_silent(node, silence);
@@ -721,15 +717,15 @@ impl Rates {
         if search.is_answered()
             && let Some(search) = self.searches.remove(&round)
         {
-            net.timers.cancel(Key::of(Purpose::Spend.of(round)));
-            self.answered(net, search);
+            cluster.timers.cancel(Key::of(Purpose::Spend.of(round)));
+            self.answered(cluster, search);
         }
     }
 
-    /// Nobody waits for it any more: what was given goes back.
+    /// Nobody waits for this answer any more, so units that were given go back.
     fn given_late(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
@@ -742,13 +738,13 @@ impl Rates {
                 units,
                 stamps,
             };
-            self.refund(net, id, vec![part]);
+            self.refund(cluster, id, vec![part]);
         }
     }
 
     fn looked(
         &mut self,
-        net: &mut Net,
+        cluster: &mut Cluster,
         round: RoundId,
         node: usize,
         answer: Result<Answer, Silence>,
@@ -769,21 +765,21 @@ impl Rates {
                         let units = interval.iter().map(|taken| (taken.left, taken.units));
                         units.collect()
                     });
-                    view.looked(net.now, taken);
+                    view.looked(cluster.now, taken);
                 }
             }
             Ok(_) => looks.silent.push((node, Silence::TimedOut)),
             Err(silence) => looks.silent.push((node, silence)),
         }
-        self.look_is_over(net, round);
+        self.look_is_over(cluster, round);
     }
 
-    fn look_is_over(&mut self, net: &mut Net, round: RoundId) {
+    fn look_is_over(&mut self, cluster: &mut Cluster, round: RoundId) {
         let is_over = |looks: &Looks| looks.outstanding.is_empty();
         if !self.looks.get(&round).is_some_and(is_over) {
             return;
         }
-        net.timers.cancel(Key::of(Purpose::Meter.of(round)));
+        cluster.timers.cancel(Key::of(Purpose::Meter.of(round)));
         let Some(looks) = self.looks.remove(&round) else {
             return;
         };
@@ -794,7 +790,7 @@ impl Rates {
             for (node, silence) in &looks.silent {
                 search.found_silent(*node, silence.clone());
             }
-            self.go_on(net, search);
+            self.go_on(cluster, search);
         }
     }
 }

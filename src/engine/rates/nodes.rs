@@ -1,25 +1,25 @@
-//! The history of a node and its distance, as rate limits need them.
+//! The history and the distance of a node, as rate limits need them.
 
 use std::time::Duration;
 
 use crate::{
     Error, Silence, Vote,
     base::rules::Rule,
-    engine::net::{Net, SHORTEST_PAUSE},
+    engine::cluster::{Cluster, SHORTEST_PAUSE},
     node::{session::Session, status::NodeState},
 };
 
-impl Net {
-    /// For how long this node's memory must still be watched, until it knows everything that happened within `history`. Units
-    /// of a rate limit count for longer than leases last (protocol §7).
+impl Cluster {
+    /// For how much longer this node's memory must be watched, until it knows everything that happened within
+    /// `history`. Units of a rate limit count for longer than leases last (protocol §7).
     pub(in crate::engine) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
         let watched = self.sessions().get(node)?.watched_for(self.now);
         let left = history.saturating_sub(watched);
-        (!left.is_zero() && self.holds(Rule::HistoryOfUnits)).then_some(left)
+        (!left.is_zero() && self.rule_holds(Rule::HistoryOfUnits)).then_some(left)
     }
 
-    /// Why this node, in this state, gives no units of a rate limit that needs such a history. A node in quarantine has to be
-    /// watched for the history as well.
+    /// The reason why a node in this state gives no units of a rate limit that needs this history. A node in quarantine
+    /// has to be watched for the history as well.
     pub(in crate::engine) fn silence_with_history(
         &self,
         node: usize,
@@ -36,7 +36,7 @@ impl Net {
         }
     }
 
-    /// The error for units of a rate limit that are slots, while too few nodes have such a history, and enough will have it.
+    /// The error for a rate limit that uses slots, while too few nodes have such a history but enough will have it.
     pub(in crate::engine) fn needs_history(&self, name: &str, history: Duration) -> Option<Error> {
         if history.is_zero() {
             return None;
@@ -63,7 +63,7 @@ impl Net {
         Some(Error::Quarantined(report))
     }
 
-    /// The mean round trip to this node. Zero before its first answer.
+    /// The mean round trip to this node. It is zero before its first answer.
     pub(in crate::engine) fn mean_round_trip(&self, node: usize) -> Duration {
         let session = self.sessions().get(node);
         session

@@ -1,4 +1,4 @@
-//! One search for units: what was asked of whom, and what was said.
+//! One search for units: which nodes were asked for how many, and what they answered.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use crate::{
     Silence,
     base::clock::Tick,
     base::quota::Stamp,
-    engine::{event::Spending, net::Net, timers::LimitId},
+    engine::{cluster::Cluster, event::Spending, timers::LimitId},
     lease::response::Responder,
     node::status::NodeState,
     protocol::rates::words::{Amount, Grace, Outcome, Part},
 };
 
-/// So often a search waits for scripts that are given to nodes again.
+/// How often a search waits for a node to get its scripts again.
 const MOST_FLUSHED: usize = 16;
-/// The nodes count as too slow after this number of rounds in which answers came too late.
+/// After this number of rounds with late answers the nodes count as too slow.
 const MOST_LATE: u32 = 5;
 
-/// For whom.
+/// The callers for which a search is made.
 pub(super) enum For {
     One(Spending),
-    /// Those who wait, from the first on.
+    /// The callers that wait, from the first one on.
     Line,
-    /// One who only looks.
+    /// A caller that only looks.
     Peek(Responder<Outcome>),
 }
 
@@ -31,23 +31,23 @@ pub(super) struct Search {
     pub(super) whom: For,
     pub(super) amount: Amount,
     pub(super) grace: Grace,
-    /// For how long what was asked for last may be used.
+    /// For how long the units of the last attempt may be used.
     pub(super) age: Duration,
-    /// Who may not be asked, as was looked at last, and who did not answer it.
+    /// For each node, the reason why it cannot be asked, as of the last check. It includes the nodes in `failed`.
     pub(super) silent: Vec<Option<Silence>>,
-    /// Who did not answer it.
+    /// The nodes that did not answer this search.
     pub(super) failed: Vec<(usize, Silence)>,
     pub(super) asked: Vec<Asked>,
-    /// Since when it knows what is taken everywhere.
+    /// Since when it knows which units are taken everywhere.
     pub(super) looked_at: Option<Tick>,
-    /// How often it has asked in vain.
+    /// The number of failed attempts.
     pub(super) tries: u32,
-    /// It got units of some nodes, and others came before it to the rest: perhaps one that wants many too, and gives back as
-    /// well.
+    /// Some nodes gave units, but other units had been taken by another search. It may be another search for many
+    /// units, which gives its part back too.
     pub(super) collided: bool,
-    /// How often it asked what is taken.
+    /// The number of LOOKs.
     pub(super) looks: u32,
-    /// How often what was given came too late.
+    /// How often units came too late.
     pub(super) late: u32,
     /// How often a node's scripts were flushed.
     pub(super) flushed: usize,
@@ -55,7 +55,7 @@ pub(super) struct Search {
     pub(super) parked: Option<Tick>,
 }
 
-/// What one node was asked for.
+/// A request for units to one node.
 pub(super) struct Asked {
     pub(super) node: usize,
     pub(super) units: u32,
@@ -92,13 +92,13 @@ impl Search {
         }
     }
 
-    /// Whether nodes are being met, and were not waited for yet.
-    pub(super) fn may_park(&self, net: &Net) -> bool {
+    /// Returns true if nodes are being met, and the search has not waited for them to the end yet.
+    pub(super) fn may_park(&self, cluster: &Cluster) -> bool {
         let is_met = |state| state == NodeState::Connecting;
-        self.parked.is_none_or(|until| net.now < until) && net.states().any(is_met)
+        self.parked.is_none_or(|until| cluster.now < until) && cluster.states().any(is_met)
     }
 
-    /// Who may not be asked now.
+    /// Updates the reasons why nodes cannot be asked.
     pub(super) fn look_at_nodes(&mut self, silences: Vec<Option<Silence>>) {
         self.silent = silences;
         for (node, silence) in &self.failed {
@@ -108,8 +108,8 @@ impl Search {
         }
     }
 
-    /// A node did not answer it. One whose scripts were flushed has done nothing, and is given them again before it is asked
-    /// again.
+    /// A node did not answer. A node whose scripts were flushed has done nothing, and gets the scripts before it is
+    /// asked again.
     pub(super) fn found_silent(&mut self, node: usize, silence: Silence) {
         match silence {
             Silence::ScriptsFlushed if self.flushed < MOST_FLUSHED => self.flushed += 1,
@@ -117,8 +117,8 @@ impl Search {
         }
     }
 
-    /// Asks the nodes again that gave units too late, if it has not done so too often: one pause of this process makes all
-    /// answers late. False if there is none to be asked again.
+    /// Allows the nodes that gave units too late to be asked again, unless that has happened too often. (One pause of
+    /// this process makes all answers late.) Returns false if there is no such node.
     pub(super) fn asks_the_late_again(&mut self) -> bool {
         let failed = self.failed.len();
         if self.late < MOST_LATE {
@@ -137,7 +137,7 @@ impl Search {
             .collect()
     }
 
-    /// Nobody may be asked.
+    /// Returns true if no node may be asked.
     pub(super) fn is_in_vain(&self) -> bool {
         self.silent.iter().all(Option::is_some)
     }
@@ -146,7 +146,7 @@ impl Search {
         self.asked.iter().all(|asked| asked.said.is_some())
     }
 
-    /// Who has not answered.
+    /// The nodes that have not answered.
     pub(super) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
         let open = self.asked.iter().filter(|asked| asked.said.is_none());
         open.map(|asked| asked.node)
@@ -157,7 +157,7 @@ impl Search {
         asked.find(|asked| asked.node == node && asked.said.is_none())
     }
 
-    /// What was given, and when the first of it was asked for. None is left here.
+    /// Takes out the units that were given, and the time at which the first of them was asked for.
     pub(super) fn take_given(&mut self) -> (Vec<Part>, Option<Tick>) {
         let mut since: Option<Tick> = None;
         let mut parts = Vec::with_capacity(self.asked.len());
@@ -175,7 +175,7 @@ impl Search {
     }
 }
 
-/// So many of these units; the others stay.
+/// Takes this number of units out of the parts. The others stay.
 pub(super) fn split(parts: &mut Vec<Part>, mut units: u32) -> Vec<Part> {
     let mut some = Vec::new();
     while units > 0 {
@@ -194,7 +194,7 @@ pub(super) fn split(parts: &mut Vec<Part>, mut units: u32) -> Vec<Part> {
     some
 }
 
-/// How many these are.
+/// The number of units in these parts.
 pub(super) fn count(parts: &[Part]) -> u32 {
     parts
         .iter()

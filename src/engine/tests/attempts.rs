@@ -1,8 +1,8 @@
-//! One attempt: votes, the raise, what is told of it.
+//! One attempt: votes, the raise, and what its caller is told.
 
 use super::*;
 
-/// Two holders otherwise: the RELEASEs are on their way when the deciding vote comes.
+/// Otherwise there would be two holders: the RELEASEs are on their way when the deciding vote comes.
 #[test]
 fn an_attempt_that_was_rolled_back_is_not_won_by_a_late_vote() {
     let mut world = World::new(5);
@@ -62,7 +62,7 @@ fn a_late_grant_beside_a_raise_is_raised_too_and_counts() {
 
 proptest! {
     #[test]
-    fn whatever_a_server_says_is_told_in_short_and_plainly(
+    fn any_server_text_is_reported_short_and_without_control_characters(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         huge in any::<bool>(),
         place in 0..8usize,
@@ -104,7 +104,7 @@ proptest! {
             world.answer_last(if place == 1 { error } else { text });
             told.push(answer.try_recv().unwrap().unwrap_err().to_string());
         } else {
-            // Met anew.
+            // The node is met again.
             world.core.disconnected(0, &Disconnected("died".into()));
             world.at(60_000);
             world.core.connected(0, 8, None, true);
@@ -114,7 +114,7 @@ proptest! {
                 let good = ["master", "standalone", "noeviction", "7.0.15", "r/0/-1"];
                 let mut fields: Vec<_> = good.into_iter().map(plain).collect();
                 fields.extend([OwnedFrame::Null, number(1)]);
-                // Role, mode, eviction or version.
+                // The role, the mode, the eviction policy or the version.
                 fields[place - 3] = text;
                 array(fields)
             });
@@ -130,9 +130,9 @@ proptest! {
     }
 }
 
-/// It is the node's, not the caller's: another try may do.
+/// The fault is the node's, not the caller's: another attempt may succeed.
 #[test]
-fn an_error_that_a_node_answers_is_no_wrong_setting() {
+fn an_error_answer_of_a_node_is_not_an_invalid_setting() {
     let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
     let mut answer = world.bootstrap(Mode::New);
     world.until_sent();
@@ -169,7 +169,7 @@ fn an_error_that_a_node_answers_is_no_wrong_setting() {
 }
 
 #[test]
-fn no_random_bits_are_no_wrong_setting_either() {
+fn missing_random_bits_are_a_system_error() {
     let mut world = World::new(3);
     world.core.set_chance(Chance::Dry);
     let error = world.try_lock().try_recv().unwrap().unwrap_err();
@@ -186,7 +186,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     const GREATEST: u64 = 1 << 52;
     let mut world = World::new(3);
     let seen = Arc::new(AtomicU64::new(0));
-    let _first = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let _first = world.ask(|acquisition| acquisition.seen = Arc::clone(&seen));
     let refused = Answer::Held {
         which: None,
         remaining: None,
@@ -196,7 +196,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     };
     world.says(1, refused);
     while world.core.next_effect().is_some() {}
-    let _second = world.ask(|wish| wish.seen = Arc::clone(&seen));
+    let _second = world.ask(|acquisition| acquisition.seen = Arc::clone(&seen));
     let sent = world.until_sent();
     let floor = |(_, command): &(usize, Command)| match command.request()?.verb {
         Verb::Acquire { floor, .. } => Some(floor),
@@ -206,7 +206,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     assert_eq!(floors, [GREATEST + 1; 3]);
 }
 
-/// Many answers are read together: what follows from them is judged by the time after the last.
+/// Many answers are read together. The time after the last of them decides.
 #[test]
 fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
     let mut world = World::new(1);
@@ -227,8 +227,8 @@ fn a_vote_is_judged_by_a_clock_that_is_read_after_it() {
     }
 }
 
-/// A process may stand still between two answers that it reads together. A memory is watched since its record was read,
-/// never since before: it may have been emptied meanwhile, and would vote too early.
+/// The process may be paused between two answers that it reads together. A memory counts as watched only since its
+/// record was read. It may have been emptied in the meantime, and would otherwise vote too early.
 #[test]
 fn a_memory_is_not_watched_from_before_its_record_was_read() {
     let mut world = World::new(1);
@@ -262,7 +262,7 @@ fn a_memory_is_not_watched_from_before_its_record_was_read() {
     }
 }
 
-/// What waits for company is not alone, and not enough yet.
+/// A request that waits for others to join it must not be alone, and there must not be enough of them yet.
 #[test]
 fn requests_are_gathered_only_while_somebody_waits_for_others() {
     let mut world = World::new(3);
@@ -274,13 +274,13 @@ fn requests_are_gathered_only_while_somebody_waits_for_others() {
     assert!(!world.core.may_gather(3), "nothing is there to be sent");
     let mut first = ask(&mut world);
     assert!(!world.core.may_gather(3), "it is alone");
-    world.core.left();
+    world.core.mark_written();
     assert!(!world.core.may_gather(3), "all has left");
     let _others = [ask(&mut world), ask(&mut world)];
     assert!(world.core.may_gather(3));
     let _enough = ask(&mut world);
     assert!(!world.core.may_gather(3), "it is enough");
-    world.core.left();
+    world.core.mark_written();
     for node in 0..2 {
         let all = (0..4).map(|_| Ok(Answer::Granted(7)));
         world.core.answered(node, all);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// No counters.
+/// The survey has found no counters.
 const UNUSED: Answer = Answer::Admission(admission::Reply::Surveyed {
     used: false,
     lock: None,
@@ -19,7 +19,7 @@ fn admits(sent: &[(usize, Command)]) -> Vec<(usize, Mode, u64)> {
 }
 
 #[test]
-fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
+fn new_masters_are_met_twice_surveyed_and_admitted_with_a_history() {
     let mut world = World::witnessed(&[6_000; 3]);
     let mut answer = world.bootstrap(Mode::New);
     assert!(world.until_sent().is_empty(), "not for long enough yet");
@@ -46,7 +46,7 @@ fn new_masters_are_met_twice_asked_for_counters_and_admitted_with_a_history() {
 }
 
 #[test]
-fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
+fn a_refused_bootstrap_names_the_used_node_its_lock_and_the_wait() {
     let refused = |lock: Option<&str>| {
         let mut world = World::witnessed(&[6_500, 7_300, 8_000]);
         let mut answer = world.bootstrap(Mode::New);
@@ -75,7 +75,7 @@ fn a_bootstrap_of_masters_with_counters_names_the_node_the_lock_and_the_wait() {
         "n1 holds counters, so it has given out locks (HKEYS quorate:c0 there names them), and";
     assert!(why.contains(which), "{why}");
 
-    // A name is anybody's text.
+    // Anybody may choose a name, so it may be any text.
     let long = "b".repeat(400);
     let why = refused(Some(&format!("a\x1b[2J\n{long}")));
     assert!(why.contains(r#"("a\u{1b}[2J\nbbb"#), "{why}");
@@ -101,8 +101,8 @@ fn a_forced_bootstrap_asks_for_no_counters_and_writes_z() {
     assert_eq!(error.to_string(), format!("\"bootstrap\": {why}"));
 }
 
-/// Otherwise the first node that learns the greater terms teaches them to nodes that then fall back
-/// into quarantine, and a raise that breaks off stops the fleet.
+/// Otherwise the first node that learns the greater terms would teach them to nodes that then fall back into
+/// quarantine. A raise that breaks off would stop the fleet.
 #[test]
 fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
     for mode in [Mode::New, Mode::Raise] {
@@ -127,26 +127,26 @@ fn a_raise_writes_w_everywhere_before_it_writes_terms_anywhere() {
     }
 }
 
-/// Less than this client asks for.
+/// Terms smaller than those that this client asks for.
 const LESSER: Terms = Terms {
     max_ttl: Duration::from_secs(20),
     margin: Duration::from_secs(5),
 };
 
 impl World {
-    /// Nodes of a fleet with less than this client asks for, each witnessed for this long in ms.
+    /// Nodes of a fleet with smaller terms than this client asks for, each witnessed for this long in ms.
     fn lesser(witnessed: &[u64]) -> Self {
         let mut world = Self::witnessed(&vec![TERMS.quarantine(); witnessed.len()]);
         world.terms = vec![LESSER; witnessed.len()];
         world.witnessed = witnessed.to_vec();
-        // They say so when they are met next.
+        // The nodes say so when they are met next.
         world.at(6_000);
         assert!(world.until_sent().is_empty());
         world
     }
 }
 
-/// What a raise wrote to each of three nodes.
+/// The terms that a raise wrote to each of three nodes.
 fn raised(sent: &[(usize, Command)]) -> Vec<Terms> {
     assert_eq!(admits(sent), [0, 1, 2].map(|n| (n, Mode::Raise, 35_300)));
     let terms = |(_, command): &_| match command {
@@ -157,7 +157,7 @@ fn raised(sent: &[(usize, Command)]) -> Vec<Terms> {
 }
 
 #[test]
-fn a_raise_of_nothing_is_done_as_soon_as_a_majority_answers() {
+fn a_raise_without_greater_terms_ends_once_a_majority_answers() {
     for witnessed in [[35_300; 3], [0; 3], [35_300, 0, 0]] {
         let mut world = World::witnessed(&witnessed);
         world.core.disconnected(2, &Disconnected("died".into()));
@@ -206,9 +206,9 @@ fn a_raise_names_the_node_that_is_missing_after_a_while() {
     );
 }
 
-/// Somebody else raises too, or a memory was lost: neither is the caller's to mend.
+/// Another client raises the terms too, or a memory was lost. The caller can mend neither.
 #[test]
-fn a_raise_that_is_refused_half_way_looks_anew() {
+fn a_raise_refused_half_way_starts_over() {
     let mut world = World::lesser(&[40_000; 3]);
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
@@ -226,8 +226,8 @@ fn a_raise_that_is_refused_half_way_looks_anew() {
     );
 }
 
-/// All restarted from their disks: their records are vouched for (v = 1), so what this client asks for does not
-/// replace their terms, and they will vote with less.
+/// All nodes restarted from their disks. Their records are vouched for (v = 1), so what this client asks for does not
+/// replace their terms, and they will vote with the smaller ones.
 #[test]
 fn a_raise_of_a_fleet_in_quarantine_is_not_done_before_it_is_raised() {
     let mut world = World::lesser(&[0; 3]);
@@ -239,9 +239,9 @@ fn a_raise_of_a_fleet_in_quarantine_is_not_done_before_it_is_raised() {
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
 }
 
-/// What was asked for is done: two of three vote with the greater terms.
+/// The raise has succeeded: two of three nodes vote with the greater terms.
 #[test]
-fn a_raise_that_was_written_is_not_said_to_lack_a_majority_that_votes() {
+fn a_written_raise_succeeds_although_one_node_is_lost() {
     let mut world = World::lesser(&[40_000; 3]);
     let mut answer = world.bootstrap(Mode::Raise);
     assert_eq!(raised(&world.until_sent()), [LESSER; 3]);
@@ -265,7 +265,7 @@ fn a_bootstrap_whose_caller_is_gone_ends_and_writes_nothing() {
     drop(world.bootstrap(Mode::New));
     assert!(world.until_sent().is_empty());
 
-    // The next one is not refused because of it; and what it forced is over with it.
+    // The next bootstrap is not refused because of the first one, and it is not forced either.
     drop(world.bootstrap(Mode::Forced));
     let mut answer = world.bootstrap(Mode::New);
     let surveys = world.until_sent();

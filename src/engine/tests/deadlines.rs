@@ -1,18 +1,18 @@
-//! From when and until when answers are waited for, and what waits for nodes.
+//! Deadlines: when the wait for answers begins and ends, and which requests wait for nodes.
 
 use super::*;
 use crate::node::answer::MutexInspection;
 
-/// All nodes stall. The RELEASEs that follow are still on their way to the connections, which take back what
-/// they have: the requests before them.
+/// All nodes stall. The RELEASEs that follow are still on their way to the connections. The connections take back only
+/// what they have: the requests before them.
 #[test]
-fn what_connections_take_back_is_not_what_they_were_not_given_yet() {
+fn connections_withdraw_only_requests_they_were_given() {
     let mut world = World::new(3);
     let mut first = world.try_lock();
     world.sent();
     world.at(400);
-    let mut second =
-        world.ask(|wish| wish.wants = Wants::Lock(Target::mutex(Name::new("b").unwrap())));
+    let mut second = world
+        .ask(|acquisition| acquisition.wants = Wants::Lock(Target::mutex(Name::new("b").unwrap())));
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
     world.at(500);
     assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));
@@ -100,13 +100,13 @@ fn every_task_waits_from_when_its_requests_left() {
     std::mem::forget(lease);
 }
 
-/// Who answers everything in time is waited for beside others that do not.
+/// A node that answers everything in time is waited for, even beside others that do not.
 #[test]
 fn a_late_node_does_not_make_the_others_late() {
     let mut world = World::new(3);
     let mut answer = world.try_lock();
     world.sent();
-    // This one's requests leave later than the others'.
+    // The requests to this node leave later than those to the others.
     world.core.disconnected(2, &Disconnected("died".into()));
     world.at(499);
     assert!(is_open(&mut answer));
@@ -157,7 +157,7 @@ fn requests_wait_while_open_is_being_restored() {
 }
 
 #[test]
-fn requests_do_not_wait_longer_than_for_an_answer() {
+fn a_request_waits_for_a_handshake_no_longer_than_for_an_answer() {
     let mut world = World::new(3);
     let _other = world.inspect();
     world.sent();
@@ -179,7 +179,7 @@ fn requests_do_not_wait_longer_than_for_an_answer() {
     );
 }
 
-/// The evidence names all of them, not only those that decided it.
+/// The report names all late nodes, not only those that decided the result.
 #[test]
 fn a_report_names_every_node_that_was_late() {
     let mut world = World::new(3);

@@ -1,9 +1,9 @@
-//! Shutdown, handles that are gone, the end of the runtime.
+//! The end of the engine: a shutdown, handles that are gone, and the end of the runtime.
 
 use super::*;
 
 #[test]
-fn two_that_shut_down_are_told_the_same() {
+fn two_concurrent_shutdowns_return_the_same_names() {
     let mut world = World::new(1);
     let mut answer = world.try_lock();
     world.core.answered(0, [Ok(Answer::Granted(7))]);
@@ -27,9 +27,9 @@ fn two_that_shut_down_are_told_the_same() {
     }
 }
 
-/// Nobody could renew or release it.
+/// Otherwise nobody could renew or release it.
 #[test]
-fn what_is_granted_when_all_handles_are_gone_is_taken_back() {
+fn a_grant_after_all_handles_are_dropped_is_released() {
     let mut world = World::new(3);
     let mut answer = world.try_lock();
     world.sent();
@@ -87,11 +87,11 @@ fn a_shutdown_where_no_node_is_in_quarantine_sends_nothing() {
 }
 
 #[test]
-fn a_shutdown_waits_for_the_count_no_longer_than_its_time_or_the_nodes() {
+fn a_shutdown_waits_for_the_count_until_its_timeout_or_a_lost_node() {
     let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
     let mut answer = world.shutdown(100);
     world.greeted();
-    world.core.left();
+    world.core.mark_written();
     world.at(99);
     assert!(!world.core.is_done());
     world.at(100);
@@ -100,7 +100,7 @@ fn a_shutdown_waits_for_the_count_no_longer_than_its_time_or_the_nodes() {
     let mut world = World::witnessed(&[VOTES, VOTES, 5_000]);
     let mut answer = world.shutdown(10_000);
     world.greeted();
-    world.core.left();
+    world.core.mark_written();
     world.at(499);
     assert!(!world.core.is_done());
     world.at(500);
@@ -217,7 +217,7 @@ fn shutdown_does_not_wait_for_a_node_that_answers_a_release_with_an_error() {
     assert!(answer.try_recv().is_ok());
 }
 
-/// Nobody waits then, so the release goes on until the node has answered or its ttl is over.
+/// No caller waits in this case. So the release goes on until the node has answered or the ttl is over.
 #[test]
 fn handles_that_are_gone_leave_a_release_to_a_dead_node_in_the_background() {
     let mut world = World::new(3);
@@ -236,7 +236,7 @@ fn handles_that_are_gone_leave_a_release_to_a_dead_node_in_the_background() {
 }
 
 #[test]
-fn voting_is_waited_for_and_named_where_it_does_not_come() {
+fn voting_waits_for_votes_and_reports_why_they_are_missing() {
     let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
     let (mut long, mut short) = (world.voting(2_000), world.voting(1_000));
     world.at(999);
@@ -261,7 +261,7 @@ fn voting_is_waited_for_and_named_where_it_does_not_come() {
 }
 
 #[test]
-fn who_does_not_wait_for_votes_any_more_is_forgotten() {
+fn a_caller_that_stops_waiting_for_votes_is_forgotten() {
     let mut world = World::witnessed(&[VOTES, 5_000, 5_000]);
     let callers = |world: &World| world.core.leftovers()[6];
     let forgotten = world.voting(60_000);

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// Longer than the lease is the node timeout: what is lost once would else be lost for good.
+/// The node timeout is longer than the lease. Without a second renewal one lost answer would lose the lease.
 #[test]
 fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     let mut world = World::new(3);
-    let mut answer = world.ask(|wish| {
-        wish.ttl = Duration::from_millis(600);
-        wish.renewal = Renewal::auto();
+    let mut answer = world.ask(|acquisition| {
+        acquisition.ttl = Duration::from_millis(600);
+        acquisition.renewal = Renewal::auto();
     });
     for node in 0..3 {
         world.core.answered(node, [Ok(Answer::Granted(7))]);
@@ -70,7 +70,7 @@ impl Wake for Looks {
 
 /// Another thread may go on at once.
 #[test]
-fn who_is_told_of_a_loss_finds_the_lease_lost() {
+fn a_caller_told_of_a_loss_finds_the_lease_already_lost() {
     let mut world = World::new(3);
     let (lease, id) = world.lease();
     let mut extended = world.extend(id);
@@ -85,7 +85,7 @@ fn who_is_told_of_a_loss_finds_the_lease_lost() {
     assert!(!looks.1.load(Relaxed), "told before");
 }
 
-/// Without it one eviction on one node would make a release whose other answers do not come look lost.
+/// Without this, one eviction on one node would make a release look lost when the other answers do not come.
 #[test]
 fn a_grant_after_the_win_counts_for_the_lease() {
     let mut world = World::new(3);
@@ -124,9 +124,9 @@ fn a_release_goes_to_every_node_that_was_asked() {
     drop(lease);
 }
 
-/// The same object: what one node needs of its encoding, the others need not make again.
+/// All nodes share one object, so the part of the encoding that one node needs is not made again for the others.
 #[test]
-fn all_nodes_are_sent_one_operation() {
+fn all_nodes_share_one_operation_object() {
     let mut world = World::new(5);
     let operations = |world: &mut World| -> Vec<_> {
         let effects = std::iter::from_fn(|| world.core.next_effect());
@@ -163,9 +163,9 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     let mut world = World::new(1);
     let mut leases = Vec::new();
     for i in 0..all {
-        let mut answer = world.ask(|wish| {
-            wish.wants = Wants::Lock(Target::mutex(Name::new(format!("a{i}")).unwrap()));
-            wish.renewal = Renewal::auto();
+        let mut answer = world.ask(|acquisition| {
+            acquisition.wants = Wants::Lock(Target::mutex(Name::new(format!("a{i}")).unwrap()));
+            acquisition.renewal = Renewal::auto();
         });
         world.sent();
         world.says(0, Answer::Granted(7));
@@ -189,9 +189,9 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     assert!(world.core.next_tick().is_some_and(|at| at > now));
 }
 
-/// It may stand in line where it does not hold, and would be handed the lock again there.
+/// The holder may be in the queue on a node where it does not hold the lock. That node would hand it the lock again.
 #[test]
-fn whom_an_eviction_found_is_released_on_all_nodes_once() {
+fn an_evicted_holder_is_released_on_every_node_once() {
     let mut world = World::new(3);
     let (reply, mut answer) = oneshot::channel();
     let name = Name::new("a").unwrap();
@@ -217,7 +217,7 @@ fn whom_an_eviction_found_is_released_on_all_nodes_once() {
     world.says(1, found(Some(owner("a"))));
     assert_eq!(released(&mut world), [], "it is on its way");
     world.says(2, found(None));
-    // The same of who has the read-write lock.
+    // The same for the holders of a read-write lock.
     let shares = |whose: &[&str]| Answer::Evicted {
         held: !whose.is_empty(),
         holders: whose.iter().map(|one| owner(one)).collect(),

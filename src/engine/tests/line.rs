@@ -1,4 +1,4 @@
-//! Waiting in line: what is asked of whom, and what follows from what nodes say.
+//! Queues: which nodes are asked for what, and what follows from their answers.
 
 mod entering;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 const ALL: [usize; 3] = [0, 1, 2];
-/// That of every node here.
+/// The guard of every node in these tests.
 const GUARD: &str = "30000 2 3 word 5000 i";
 
 fn all(letter: char) -> Vec<(usize, char)> {
@@ -29,11 +29,12 @@ fn in_line() -> Answer {
 }
 
 impl World {
-    /// A wish that stands in line on three nodes by its first request: what it asked for.
+    /// An acquisition that is registered on three nodes by its first request. Returns that request.
     fn waits(&mut self, renewal: Renewal) -> (Answered, (Entry, Place)) {
         let wait = Wait::For(None);
-        let answer = self.ask(|wish| {
-            (wish.id, wish.wait, wish.renewal) = (WishId(1), wait, renewal);
+        let answer = self.ask(|acquisition| {
+            (acquisition.id, acquisition.wait, acquisition.renewal) =
+                (AcquisitionId(1), wait, renewal);
         });
         assert_eq!(self.sent(), all('A'));
         ALL.iter().for_each(|node| {
@@ -44,7 +45,7 @@ impl World {
         (answer, place)
     }
 
-    /// The attempt is taken back from the node that has not refused it, and behind that comes the JOIN.
+    /// The attempt is taken back from the node that has not refused it. The JOIN follows.
     fn place(&mut self) -> (Entry, Place) {
         let mut place = None;
         let mut kinds = Vec::new();
@@ -54,7 +55,7 @@ impl World {
                 place = joins(operation.command()).or(place);
             }
         }
-        self.core.left();
+        self.core.mark_written();
         assert_eq!(kinds, ['R', 'J', 'J', 'J'], "{kinds:?}");
         self.says(2, Answer::Released(false));
         place.unwrap()
@@ -76,7 +77,7 @@ fn handed_by(seq: u64, token: u64) -> Says {
 }
 
 #[test]
-fn who_is_refused_takes_a_place_behind_its_rollback_and_is_granted_by_two_pushes() {
+fn a_refused_acquisition_queues_and_is_granted_by_two_pushes() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::auto());
     assert_eq!((place.1.seq, &*place.1.channel), (1, "quorate:wake:test"));
@@ -88,9 +89,9 @@ fn who_is_refused_takes_a_place_behind_its_rollback_and_is_granted_by_two_pushes
     world.pushes(2, &place, handed(7));
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert_eq!(lease.token().as_u64(), 7);
-    // It is good for its term, from the JOIN on, until it is confirmed.
+    // Until it is confirmed the lease is good for its term, counted from the JOIN.
     assert_eq!(lease.validity(), Duration::from_millis(1_000 - 12 - 100));
-    // A hundredth of that later, as its section may be over by then.
+    // The EXTEND is sent after a hundredth of that, because the caller's work may be done by then.
     world.at(108);
     assert_eq!(world.sent(), []);
     world.at(109);
@@ -121,7 +122,7 @@ fn a_lease_that_is_not_confirmed_is_over_with_its_term() {
 }
 
 #[test]
-fn who_does_not_renew_gets_the_lease_when_it_is_confirmed() {
+fn without_renewal_the_lease_is_returned_once_confirmed() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::off());
     world.pushes(1, &place, handed(7));
@@ -133,7 +134,7 @@ fn who_does_not_renew_gets_the_lease_when_it_is_confirmed() {
     let lease = answer.try_recv().unwrap().unwrap().unwrap();
     assert!(lease.validity() > Duration::from_secs(8));
 
-    // Nobody confirms it.
+    // No node confirms it.
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::off());
     world.pushes(1, &place, handed(7));
@@ -171,11 +172,11 @@ fn hand_over_with_another_guard_is_ignored() {
 }
 
 #[test]
-fn who_gives_up_leaves_every_node_that_it_asked() {
+fn a_cancelled_waiter_leaves_every_node_that_it_asked() {
     let mut world = World::new(3);
     let (answer, place) = world.waits(Renewal::auto());
     drop(answer);
-    world.core.event(Event::Cancel(WishId(1)));
+    world.core.event(Event::Cancel(AcquisitionId(1)));
     assert_eq!(world.sent(), all('R'));
     world.pushes(0, &place, handed(7));
     assert_eq!(world.sent(), [], "what comes later finds nobody");
@@ -185,7 +186,18 @@ fn who_gives_up_leaves_every_node_that_it_asked() {
 }
 
 #[test]
-fn a_node_that_comes_back_is_told_of_everybody_who_waits() {
+fn queued_caller_that_is_gone_leaves_at_the_next_push() {
+    let mut world = World::new(3);
+    let (answer, place) = world.waits(Renewal::auto());
+    drop(answer);
+    world.pushes(1, &place, handed(7));
+    assert_eq!(world.sent(), all('R'));
+    world.core.event(Event::Cancel(AcquisitionId(1)));
+    assert_eq!(world.sent(), []);
+}
+
+#[test]
+fn waiters_register_again_on_a_node_that_comes_back() {
     let mut world = World::new(3);
     let (_answer, place) = world.waits(Renewal::auto());
     world.core.disconnected(1, &Disconnected("died".into()));
@@ -202,6 +214,28 @@ fn a_node_that_comes_back_is_told_of_everybody_who_waits() {
     assert_eq!(entry, place.0);
 }
 
+/// A node that is back counts as one that hears the waiter, until it fails to answer.
+#[test]
+fn a_briefly_cut_off_waiter_does_not_leave_while_registering_again() {
+    let mut world = World::new(3);
+    let (_answer, _) = world.waits(Renewal::auto());
+    world.at(300);
+    assert_eq!(world.sent(), all('J'), "the head is heard of");
+    world.says(0, in_line());
+    for node in [1, 2] {
+        world.dies(node);
+    }
+    world.sent();
+    world.at(700);
+    for node in [1, 2] {
+        world.comes_back(node, TERMS.quarantine());
+        assert!(world.sent().contains(&(node, 'J')));
+    }
+    world.at(1_100);
+    let sent = world.sent();
+    assert!(sent.iter().all(|(_, what)| *what != 'R'), "{sent:?}");
+}
+
 #[test]
 fn a_node_that_cannot_call_is_told_no_channel() {
     let mut world = World::new(1);
@@ -210,7 +244,7 @@ fn a_node_that_cannot_call_is_told_no_channel() {
     world.core.connected(0, 8, None, false);
     world.greeted();
     world.meet(0);
-    let _answer = world.ask(|wish| wish.wait = Wait::For(None));
+    let _answer = world.ask(|acquisition| acquisition.wait = Wait::For(None));
     world.until_sent();
     world.core.answered(0, [Ok(held())]);
     let sent = world.until_sent();
@@ -224,7 +258,9 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
     let mut world = World::new(1);
     let mut last = 0;
     for id in 1..=3 {
-        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(id), Wait::For(None)));
+        let _kept = world.ask(|acquisition| {
+            (acquisition.id, acquisition.wait) = (AcquisitionId(id), Wait::For(None))
+        });
         world.until_sent();
         let refused = Answer::Held {
             which: None,

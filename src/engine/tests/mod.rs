@@ -1,7 +1,8 @@
-//! The core on its own: answers in an order that real nodes seldom give.
+//! Tests of the core alone, with answers in an order that real nodes seldom give.
 
 mod attempts;
 mod bootstrap;
+mod crowds;
 mod deadlines;
 mod end;
 mod leases;
@@ -10,7 +11,6 @@ mod repairs;
 mod rwlocks;
 mod slots;
 mod waits;
-mod wishes;
 
 use std::{
     pin::pin,
@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{core::TIMERS_AT_ONCE, event::WishId, *};
+use super::{core::TIMERS_AT_ONCE, event::AcquisitionId, *};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
     base::{
@@ -62,7 +62,7 @@ fn letter(verb: &Verb) -> char {
     }
 }
 
-/// The place that is asked for in the queue of a mutex, and the entry.
+/// The place in the queue of a mutex that a command asks for, and the entry.
 fn joins(command: &Command) -> Option<(Entry, Place)> {
     let request = command.request()?;
     match &request.verb {
@@ -79,21 +79,23 @@ const TERMS: Terms = Terms {
 struct World {
     core: Core,
     clock: Arc<ManualClock>,
-    /// For how long each memory was witnessed.
+    /// For how long each node's memory was witnessed, in ms.
     witnessed: Vec<u64>,
-    /// On what terms.
+    /// The terms of each node.
     terms: Vec<Terms>,
+    /// The number of acquisitions so far.
+    acquisitions: u64,
     _engine: Engine,
     _events: mpsc::UnboundedReceiver<Event>,
 }
 
 impl World {
-    /// n nodes that vote.
+    /// `n` nodes that vote.
     fn new(n: usize) -> Self {
         Self::witnessed(&vec![TERMS.quarantine(); n])
     }
 
-    /// One node for each of these, witnessed for this long in ms.
+    /// One node for each of these times. Each was witnessed for that long in ms.
     fn witnessed(witnessed: &[u64]) -> Self {
         let n = witnessed.len();
         let clock = Arc::new(ManualClock::default());
@@ -119,6 +121,7 @@ impl World {
             clock,
             witnessed: witnessed.to_vec(),
             terms: vec![TERMS; n],
+            acquisitions: 0,
             _engine: engine,
             _events: events,
         };
@@ -126,7 +129,7 @@ impl World {
         for node in 0..n {
             world.core.connected(node, 7, None, true);
         }
-        // Once more, where what the fleet's terms are was not known yet.
+        // The nodes are met again, because the fleet's terms were not known at first.
         loop {
             let greeted = world.greeted();
             if greeted.is_empty() {
@@ -146,12 +149,24 @@ impl World {
         self.core.tick(self.clock.now());
     }
 
+    fn dies(&mut self, node: usize) {
+        self.core.disconnected(node, &Disconnected("died".into()));
+    }
+
+    /// The node votes again. `witnessed` says for how long it was watched, in ms.
+    fn comes_back(&mut self, node: usize, witnessed: u64) {
+        self.witnessed[node] = witnessed;
+        self.core.connected(node, 8, None, true);
+        self.greeted();
+        self.meet(node);
+    }
+
     fn meet(&mut self, node: usize) {
         let met = self.met(node);
         self.core.answered(node, [Ok(met)]);
     }
 
-    /// What the handshake of this node is answered.
+    /// The answer to this node's handshake.
     fn met(&self, node: usize) -> Answer {
         let run = run(&format!("r{node}"), "0000000000", "-1");
         let server = Server {
@@ -185,10 +200,12 @@ impl World {
         self.ask(|_| {})
     }
 
-    fn ask(&mut self, settings: impl FnOnce(&mut Wish)) -> Answered {
+    fn ask(&mut self, settings: impl FnOnce(&mut Acquisition)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        let mut wish = Wish {
-            id: WishId(1_000_000),
+        self.acquisitions += 1;
+        let mut acquisition = Acquisition {
+            // Far from the ids that tests choose.
+            id: AcquisitionId(1_000_000 + self.acquisitions),
             wants: Wants::Lock(Target::mutex(Name::new("a").unwrap())),
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
@@ -198,17 +215,17 @@ impl World {
             seen: Arc::new(AtomicU64::new(0)),
             reply,
         };
-        settings(&mut wish);
-        self.core.event(Event::Acquire(wish));
+        settings(&mut acquisition);
+        self.core.event(Event::Acquire(acquisition));
         answer
     }
 
-    /// What node 0 was asked last, answered by this frame.
+    /// Answers the last request to node 0 by this frame.
     fn answer_last(&mut self, frame: OwnedFrame) {
         self.answer_last_of([frame]);
     }
 
-    /// As many of the last requests to node 0 as there are frames, in order.
+    /// Answers the last requests to node 0 by these frames, in order.
     fn answer_last_of<const N: usize>(&mut self, frames: [OwnedFrame; N]) {
         let effects = std::iter::from_fn(|| self.core.next_effect());
         let sent = effects.filter_map(|effect| match effect {
@@ -238,11 +255,10 @@ impl World {
         effects.filter_map(greeted).collect()
     }
 
-    /// What went out: the node, and R for RELEASE, T for RAISE, A for ACQUIRE, E for EXTEND, P for REPAIR, S for a
-    /// survey.
+    /// The requests that were sent: the node, and a letter as in [`letter`], or S for a survey.
     fn sent(&mut self) -> Vec<(usize, char)> {
         let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
-        self.core.left();
+        self.core.mark_written();
         let effects = effects.into_iter();
         effects
             .filter_map(|effect| match effect {
@@ -270,7 +286,7 @@ impl World {
         answer
     }
 
-    /// Answers handshakes until something else goes out, and returns that.
+    /// Answers handshakes until something else is sent, and returns that.
     fn until_sent(&mut self) -> Vec<(usize, Command)> {
         for _ in 0..10 {
             let mut rest = Vec::new();
@@ -312,13 +328,13 @@ fn left(world: &World) -> usize {
     quiet.map(|(_, kept)| kept).sum()
 }
 
-/// No answer: neither a reply nor an error yet.
+/// Returns true if neither a result nor an error has come yet.
 fn is_open<T>(answer: &mut oneshot::Receiver<T>) -> bool {
     matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty))
 }
 
 impl World {
-    /// The process stands still: the clock goes on, and nobody looks.
+    /// The process is paused: the clock goes on, and the core does nothing.
     fn pause_until(&mut self, ms: u64) {
         self.clock.set(
             Tick::from_nanos(1_000_000_000_000 + ms * 1_000_000),

@@ -1,4 +1,4 @@
-//! Leases that are put back where they were lost.
+//! Leases that are put back on nodes that have lost them.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn a_node_that_lost_it_is_repaired_once_a_majority_has_extended() {
     assert!(matches!(extension.try_recv(), Ok(Ok(()))));
     assert_eq!(world.sent(), [(0, 'P')]);
 
-    // Asked again while the repair is under way: that comes second there, and says how it went.
+    // A second EXTEND while the repair is under way. It arrives behind the repair, so its answer says how that went.
     let _second = world.extend(id);
     assert_eq!(world.sent(), ALL);
     world.says(0, Answer::Repaired(true));
@@ -33,7 +33,7 @@ fn a_node_that_lost_it_is_repaired_once_a_majority_has_extended() {
 }
 
 #[test]
-fn who_says_it_after_the_majority_is_repaired_too() {
+fn a_node_that_reports_its_loss_after_the_majority_is_repaired() {
     let mut world = World::new(3);
     let (lease, id) = world.lease();
     let mut extension = world.extend(id);
@@ -47,7 +47,7 @@ fn who_says_it_after_the_majority_is_repaired_too() {
 }
 
 #[test]
-fn without_a_majority_nobody_is_repaired() {
+fn without_a_majority_no_node_is_repaired() {
     for verdict in [Answer::Lost, Answer::Extended] {
         let mut world = World::new(3);
         let (lease, id) = world.lease();
@@ -56,7 +56,7 @@ fn without_a_majority_nobody_is_repaired() {
         let is_evicted = verdict == Answer::Lost;
         world.says(0, Answer::Lost);
         world.says(1, verdict);
-        // The third stays silent.
+        // The third node stays silent.
         world.at(600);
         let answer = extension.try_recv();
         match is_evicted {
@@ -68,9 +68,9 @@ fn without_a_majority_nobody_is_repaired() {
     }
 }
 
-/// It may have arrived, or may still: the next EXTEND says so.
+/// The REPAIR may have arrived, or may still arrive. The next EXTEND shows it.
 #[test]
-fn a_repair_is_no_vote_and_is_tried_again_after_the_next_majority() {
+fn a_repair_is_not_a_vote_and_is_retried_after_the_next_majority() {
     let mut world = World::new(3);
     let (lease, id) = world.lease();
     let _first = world.extend(id);
@@ -118,7 +118,7 @@ fn a_grant_with_a_smaller_token_is_brought_up() {
     drop(lease);
 }
 
-/// The connection has the REPAIR before the RELEASE.
+/// The connection carries the REPAIR before the RELEASE.
 #[test]
 fn a_release_follows_every_repair_that_was_sent() {
     let mut world = World::new(5);
@@ -142,7 +142,7 @@ fn a_release_follows_every_repair_that_was_sent() {
     let mut sent = world.sent();
     sent.sort_unstable();
     assert_eq!(sent, everywhere);
-    // Its extension's last answer comes when nobody holds it any more.
+    // The last answer to its extension comes when the lease is no longer held.
     world.says(3, Answer::Lost);
     world.says(4, Answer::Repaired(true));
     assert_eq!(world.sent(), []);

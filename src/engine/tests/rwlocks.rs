@@ -1,29 +1,29 @@
-//! Who waits for a read-write lock, and hears that it was freed.
+//! Acquisitions that wait for a read-write lock and are told that it was freed.
 
 use super::*;
 use crate::node::{Incoming, Push, Says, answer::Ahead};
 
 impl World {
-    /// A reader that waits, and as whom the nodes know it: each of them has refused it.
+    /// A reader that waits, and the owner under which the nodes know it. Each node has refused it.
     fn reader_that_waits(&mut self, id: u64) -> (Answered, Entry) {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Reader);
-        let answer = self.ask(|wish| {
-            (wish.id, wish.wants) = (WishId(id), Wants::Lock(lock));
-            wish.wait = Wait::For(None);
+        let answer = self.ask(|acquisition| {
+            (acquisition.id, acquisition.wants) = (AcquisitionId(id), Wants::Lock(lock));
+            acquisition.wait = Wait::For(None);
         });
         let asked = self.are_refused();
         assert_eq!(asked.len(), 3);
         (answer, asked[0].clone())
     }
 
-    /// All that is asked is answered, and nobody may read. As whom those who ask to read wait, node by node.
+    /// Answers all requests, so that nobody may read. Returns the owners under which readers wait, node by node.
     fn are_refused(&mut self) -> Vec<Entry> {
         let mut asked = Vec::new();
         while let Some(effect) = self.core.next_effect() {
             let Effect::Send(node, operation, _) = effect else {
                 continue;
             };
-            self.core.left();
+            self.core.mark_written();
             let said = match operation.command() {
                 Command::Request(Request {
                     target: Target::Rwlock(_, Side::Reader),
@@ -57,12 +57,12 @@ impl World {
 }
 
 #[test]
-fn a_call_to_one_who_is_gone_reaches_the_others_of_the_process() {
+fn a_push_for_a_dropped_waiter_wakes_another_of_its_process() {
     let mut world = World::new(3);
     let (_stays, stays) = world.reader_that_waits(1);
     let (goes, gone) = world.reader_that_waits(2);
     drop(goes);
-    world.core.event(Event::Cancel(WishId(2)));
+    world.core.event(Event::Cancel(AcquisitionId(2)));
     world.are_refused();
     world.free(&gone);
     let asked = world.are_refused();
@@ -70,20 +70,55 @@ fn a_call_to_one_who_is_gone_reaches_the_others_of_the_process() {
 }
 
 #[test]
-fn who_is_gone_is_forgotten_when_no_node_knows_it_any_more() {
+fn reader_that_is_called_during_its_attempt_asks_again_at_once() {
+    for is_called in [false, true] {
+        let mut world = World::new(3);
+        let (_answer, entry) = world.reader_that_waits(1);
+        // The push starts the next attempt. Another push comes while that is under way.
+        world.free(&entry);
+        if is_called {
+            world.free(&entry);
+        }
+        assert_eq!(world.are_refused().len(), 3);
+        world.core.tick(world.clock.now());
+        assert_eq!(world.are_refused().len(), if is_called { 3 } else { 0 });
+    }
+}
+
+#[test]
+fn a_rest_that_ends_twice_makes_one_attempt() {
+    let mut world = World::new(3);
+    let (_answer, entry) = world.reader_that_waits(1);
+    for node in [1, 2] {
+        let died = Disconnected("died".into());
+        world.core.disconnected(node, &died);
+    }
+    while world.core.next_effect().is_some() {}
+    world.core.connected(1, 8, None, true);
+    // Its rest ends, and then a push comes. Both times the acquisition waits for node 1, which is being met.
+    world.at(101);
+    world.free(&entry);
+    let early = |(what, _): &&(&str, usize)| *what == "early requests";
+    let early = world.core.leftovers().iter().find(early).unwrap().1;
+    assert_eq!(early, 2);
+    assert_eq!(world.are_refused().len(), 2);
+}
+
+#[test]
+fn dropped_waiters_are_forgotten_once_no_node_knows_them() {
     let mut world = World::new(3);
     let (stays, _) = world.reader_that_waits(1);
     let kept = left(&world);
     for id in 2..100 {
         drop(world.reader_that_waits(id));
-        world.core.event(Event::Cancel(WishId(id)));
+        world.core.event(Event::Cancel(AcquisitionId(id)));
         world.at(id * 100);
         world.are_refused();
     }
     // As many as go within three of the longest rests and answers.
     assert!(left(&world) <= kept + 20, "{:?}", world.core.leftovers());
     drop(stays);
-    world.core.event(Event::Cancel(WishId(1)));
+    world.core.event(Event::Cancel(AcquisitionId(1)));
     world.are_refused();
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
@@ -114,7 +149,7 @@ fn shown(sent: &[(usize, Command)]) -> Vec<String> {
     shown.collect()
 }
 
-/// The same of all three nodes.
+/// The same text for each of three nodes.
 fn each(what: &str) -> Vec<String> {
     (0..3).map(|node| format!("{node} {what}")).collect()
 }
@@ -137,6 +172,19 @@ fn granted() -> Answer {
     Answer::Granted(7)
 }
 
+/// Another writer is before it in the queue for the turn.
+fn behind_another() -> Answer {
+    Answer::InLine {
+        rank: 0,
+        ahead: Ahead {
+            remaining: None,
+            ticket: 5,
+            holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
+            is_reserved: false,
+        },
+    }
+}
+
 fn turn_is_ours() -> Answer {
     Answer::Taken { counter: 3, seq: 1 }
 }
@@ -144,13 +192,13 @@ fn turn_is_ours() -> Answer {
 impl World {
     fn writer(&mut self, wait: Wait) -> Answered {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
-        self.ask(|wish| {
-            (wish.id, wish.wants) = (WishId(1), Wants::Lock(lock));
-            wish.wait = wait;
+        self.ask(|acquisition| {
+            (acquisition.id, acquisition.wants) = (AcquisitionId(1), Wants::Lock(lock));
+            acquisition.wait = wait;
         })
     }
 
-    /// A writer that was refused stands in line for its turn: it has asked all nodes for that.
+    /// A writer that was refused and has asked all nodes for a place in the queue for its turn.
     fn writer_in_line(&mut self, wait: Wait) -> Answered {
         let answer = self.writer(wait);
         self.sends();
@@ -162,7 +210,7 @@ impl World {
         answer
     }
 
-    /// The nodes refuse what it has asked for. (The last answer is not waited for, and that node is told to take it back.)
+    /// The nodes refuse what it asked for. (The last answer is not waited for, and that node is told to take it back.)
     fn refuse(&mut self) {
         self.each_says(&is_read());
     }
@@ -170,13 +218,27 @@ impl World {
     /// Takes the requests that the engine sends now, and reports them as written to the connections.
     fn sends(&mut self) -> Vec<String> {
         let sent = self.until_sent();
-        self.core.left();
+        self.core.mark_written();
         shown(&sent)
     }
 
-    /// All that was asked is answered by this, by every node.
+    /// Every node answers all requests by this.
     fn each_says(&mut self, said: &Answer) {
         self.all_say(&[said.clone(), said.clone(), said.clone()]);
+    }
+
+    /// All nodes say that another writer is before it. Returns the requests that are sent when it asks them again.
+    fn stands_behind_another(&mut self) -> Vec<(usize, Command)> {
+        (0..3).for_each(|node| self.says(node, behind_another()));
+        let (mut beats, mut at) = (Vec::new(), 0);
+        while beats.is_empty() {
+            assert!(at < 5_000, "it does not ask again");
+            at += 10;
+            self.at(at);
+            beats = self.until_sent();
+            self.core.mark_written();
+        }
+        beats
     }
 
     /// Handles the events that callers and leases have sent to the engine, as the driver does.
@@ -188,7 +250,7 @@ impl World {
 }
 
 #[test]
-fn a_writer_alone_asks_once_and_for_nothing_else() {
+fn an_uncontended_writer_asks_each_node_once() {
     let mut world = World::new(3);
     let mut answer = world.writer(Wait::For(None));
     assert_eq!(world.sends(), each("WRITE a waits: true"));
@@ -201,7 +263,7 @@ fn a_writer_alone_asks_once_and_for_nothing_else() {
 }
 
 #[test]
-fn a_try_to_write_stands_in_no_line() {
+fn a_try_to_write_does_not_queue() {
     let mut world = World::new(3);
     let mut answer = world.writer(Wait::Never);
     assert_eq!(world.sends(), each("WRITE a waits: false"));
@@ -238,7 +300,7 @@ fn a_writer_dropped_with_its_turn_gives_back_all() {
     assert_eq!(world.sends(), ["2 RELEASE a waits no more: false"]);
     world.core.answered(2, [Ok(released())]);
     drop(answer);
-    world.core.event(Event::Cancel(WishId(1)));
+    world.core.event(Event::Cancel(AcquisitionId(1)));
     assert_eq!(world.sends(), each("RELEASE a waits no more: true"));
     world.each_says(&released());
     world.obey_events();
@@ -248,18 +310,18 @@ fn a_writer_dropped_with_its_turn_gives_back_all() {
 }
 
 #[test]
-fn a_writer_dropped_in_line_leaves_it_and_keeps_no_reader_out() {
+fn a_dropped_queued_writer_leaves_the_queue_and_blocks_no_reader() {
     let mut world = World::new(3);
     let answer = world.writer_in_line(Wait::For(None));
     drop(answer);
-    world.core.event(Event::Cancel(WishId(1)));
+    world.core.event(Event::Cancel(AcquisitionId(1)));
     let mut all = each(&format!("RELEASE {TURN}"));
     all.extend(each("RELEASE a waits no more: true"));
     assert_eq!(world.sends(), all);
 }
 
 #[test]
-fn a_turn_that_no_node_gives_makes_no_write_impossible() {
+fn a_writer_still_writes_if_no_node_gives_it_a_turn() {
     let mut world = World::new(3);
     let mut answer = world.writer_in_line(Wait::For(None));
     for node in 0..3 {
@@ -287,7 +349,43 @@ fn a_turn_that_no_node_gives_makes_no_write_impossible() {
     assert!(answer.try_recv().unwrap().unwrap().is_some());
 }
 
-/// It has stood in line, so it goes on through an outage, as one does that made an attempt before.
+#[test]
+fn a_writer_queued_on_too_few_nodes_leaves_and_asks_without_a_turn() {
+    let mut world = World::new(3);
+    let _answer = world.writer_in_line(Wait::For(None));
+    let beats = world.stands_behind_another();
+    assert!(beats.iter().all(|(_, command)| joins(command).is_some()));
+    for (node, _) in beats.iter().take(2) {
+        let fault = Fault::Error("ERR nothing is permitted here".into());
+        world.core.answered(*node, [Err(fault)]);
+    }
+    let sent = world.sends();
+    let left = format!("RELEASE {TURN}");
+    let left = sent.iter().filter(|sent| sent.contains(&left)).count();
+    assert_eq!(left, 3, "{sent:?}");
+    assert!(sent.ends_with(&each("WRITE a waits: true")), "{sent:?}");
+}
+
+/// A node that is back was not asked again yet, so it has not refused.
+#[test]
+fn writer_that_is_cut_off_for_a_moment_keeps_its_place_among_the_writers() {
+    let mut world = World::new(3);
+    let _answer = world.writer_in_line(Wait::For(None));
+    world.stands_behind_another();
+    for node in [1, 2] {
+        world.dies(node);
+    }
+    world.until_sent();
+    for node in [1, 2] {
+        world.comes_back(node, TERMS.quarantine());
+        let mut sent = world.until_sent();
+        sent.retain(|(_, command)| command.request().is_some());
+        let again = format!("{node} JOIN {TURN} only last: false");
+        assert_eq!(shown(&sent), [again]);
+    }
+}
+
+/// It has been in the queue, so it goes on through an outage, as one does that made an attempt before.
 #[test]
 fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     let mut world = World::new(3);
@@ -302,10 +400,10 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
         let ahead = ahead();
         world.says(node, Answer::InLine { rank: 0, ahead });
     }
-    let mut second = world.ask(|wish| {
+    let mut second = world.ask(|acquisition| {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
-        (wish.id, wish.wants) = (WishId(2), Wants::Lock(lock));
-        wish.wait = Wait::For(None);
+        (acquisition.id, acquisition.wants) = (AcquisitionId(2), Wants::Lock(lock));
+        acquisition.wait = Wait::For(None);
     });
     assert_eq!(
         world.sends(),
@@ -326,24 +424,15 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
 }
 
 #[test]
-fn a_writer_still_in_line_at_its_end_asks_once_more_and_says_who_has_the_lock() {
+fn a_queued_writer_asks_once_more_at_its_end_and_names_the_holder() {
     let mut world = World::new(3);
     let wait = Wait::For(Some(Duration::from_millis(500)));
     let mut answer = world.writer_in_line(wait);
-    let in_line = Answer::InLine {
-        rank: 0,
-        ahead: Ahead {
-            remaining: None,
-            ticket: 5,
-            holder: Some("fedcba9876543210fedcba9876543210@web-2:78".into()),
-            is_reserved: false,
-        },
-    };
-    (0..3).for_each(|node| world.says(node, in_line.clone()));
+    (0..3).for_each(|node| world.says(node, behind_another()));
     world.at(470);
     for (node, beat) in world.until_sent() {
         assert!(joins(&beat).is_some());
-        world.says(node, in_line.clone());
+        world.says(node, behind_another());
     }
     world.at(495);
     let sent = world.sends();

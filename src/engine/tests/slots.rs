@@ -1,4 +1,4 @@
-//! A slot that was won, on the nodes that do not have it.
+//! A slot that was won, and the nodes that do not have it.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     node::request::{Family, Pool, Target},
 };
 
-/// What stands on a node: the slot that is ours, and the one that is somebody else's.
+/// The state of a node: the slot of this client, and the slot of another owner.
 fn slots(mine: Option<u32>, other: Option<u32>) -> Answer {
     let mut taken = Taken::default();
     let all = mine.into_iter().chain(other);
@@ -38,13 +38,13 @@ impl World {
             agreed: Arc::new(Agreed::new(3)),
             of: 1,
         };
-        self.ask(|wish| wish.wants = Wants::Slot(Box::new(slot)))
+        self.ask(|acquisition| acquisition.wants = Wants::Slot(Box::new(slot)))
     }
 
-    /// Requests about slots that went out: A for TAKE, P for REPAIR, R for RELEASE, E for EXTEND.
+    /// The requests about slots that were sent: A for TAKE, P for REPAIR, R for RELEASE, E for EXTEND.
     fn sent_of_slots(&mut self) -> Vec<(usize, char)> {
         let effects: Vec<Effect> = std::iter::from_fn(|| self.core.next_effect()).collect();
-        self.core.left();
+        self.core.mark_written();
         let sent = effects.into_iter().filter_map(|effect| match effect {
             Effect::Send(node, operation, _) => {
                 let command = operation.command();
@@ -64,7 +64,7 @@ impl World {
         self.core.answered(node, answers.collect::<Vec<_>>());
     }
 
-    /// Slot 0 is ours on nodes 0 and 1, and somebody else's on node 2, where we have slot 1.
+    /// This client has slot 0 on nodes 0 and 1. On node 2 it has slot 1, and slot 0 is another owner's.
     fn won_on_two(&mut self) -> Lease {
         let mut answer = self.acquire();
         assert_eq!(self.sent_of_slots(), [(0, 'A'), (1, 'A'), (2, 'A')]);
@@ -78,10 +78,10 @@ impl World {
 }
 
 #[test]
-fn who_has_another_slot_for_the_winner_is_given_the_one_that_was_won() {
+fn a_node_with_another_slot_for_the_winner_gets_the_won_slot() {
     let mut world = World::new(3);
     let lease = world.won_on_two();
-    // In this order: what it has is given back first.
+    // In this order: the other slot is given back first.
     assert_eq!(world.sent_of_slots(), [(2, 'R'), (2, 'P')]);
     world.says_of_slots(2, &[Answer::Released(true), repaired(true)]);
     assert_eq!(world.sent_of_slots(), []);
@@ -89,7 +89,7 @@ fn who_has_another_slot_for_the_winner_is_given_the_one_that_was_won() {
 }
 
 #[test]
-fn so_is_who_says_it_later() {
+fn a_node_that_names_another_slot_late_gets_the_won_slot() {
     let mut world = World::new(3);
     let mut answer = world.acquire();
     world.sent_of_slots();
@@ -103,7 +103,7 @@ fn so_is_who_says_it_later() {
 }
 
 #[test]
-fn where_another_has_it_still_it_is_tried_again_and_not_for_ever() {
+fn a_repair_of_a_slot_held_by_another_gives_up_after_nine_tries() {
     let mut world = World::new(3);
     let lease = world.won_on_two();
     let mut tries = 0;
@@ -118,7 +118,7 @@ fn where_another_has_it_still_it_is_tried_again_and_not_for_ever() {
 }
 
 #[test]
-fn what_is_released_is_put_nowhere() {
+fn a_released_slot_is_not_repaired() {
     let mut world = World::new(3);
     let lease = world.won_on_two();
     world.sent_of_slots();
@@ -133,11 +133,11 @@ fn what_is_released_is_put_nowhere() {
     assert!(!world.sent_of_slots().contains(&(2, 'P')));
 }
 
-/// For so long a memory must have been watched before it gives units of this limit.
+/// For how long a memory must have been watched before it gives units of this limit.
 const HISTORY_MS: u64 = 100_000;
 
 impl World {
-    /// One who waits for a unit of a limit.
+    /// A caller that waits for a unit of a limit.
     fn wants_a_unit(&mut self) -> Answered {
         let pool = Pool {
             name: Name::new("a").unwrap(),
@@ -151,9 +151,9 @@ impl World {
             agreed: Arc::new(Agreed::new(1)),
             of: 1,
         };
-        self.ask(|wish| {
-            wish.wants = Wants::Slot(Box::new(slot));
-            wish.wait = Wait::For(None);
+        self.ask(|acquisition| {
+            acquisition.wants = Wants::Slot(Box::new(slot));
+            acquisition.wait = Wait::For(None);
         })
     }
 
@@ -161,18 +161,6 @@ impl World {
         let sent = self.sent_of_slots().into_iter();
         sent.filter_map(|(node, what)| (what == 'A').then_some(node))
             .collect()
-    }
-
-    fn dies(&mut self, node: usize) {
-        self.core.disconnected(node, &Disconnected("died".into()));
-    }
-
-    /// It votes, and was watched for so long in ms.
-    fn comes_back(&mut self, node: usize, witnessed: u64) {
-        self.witnessed[node] = witnessed;
-        self.core.connected(node, 8, None, true);
-        self.greeted();
-        self.meet(node);
     }
 }
 
@@ -193,7 +181,7 @@ fn a_memory_that_is_too_young_for_a_limit_is_asked_when_it_is_old_enough() {
 
 /// Found by the simulation (LimitsStorm, seed 4025): two units in one interval.
 #[test]
-fn nor_is_it_asked_by_who_stood_aside_and_begins_anew() {
+fn a_search_that_starts_over_does_not_ask_a_too_young_memory() {
     let mut world = World::witnessed(&[HISTORY_MS; 3]);
     let _answer = world.wants_a_unit();
     assert_eq!(world.takes(), [0, 1, 2]);
@@ -210,11 +198,11 @@ fn nor_is_it_asked_by_who_stood_aside_and_begins_anew() {
         "it stands aside after half a term"
     );
     world.says_of_slots(0, &[Answer::Released(false)]);
-    // A majority votes again, and one of it has lost its memory.
+    // A majority votes again, and one of these nodes has lost its memory.
     world.comes_back(1, HISTORY_MS - 50_000);
     assert_eq!(world.sent_of_slots(), [(1, 'R')]);
     world.says_of_slots(1, &[Answer::Released(false)]);
-    // It has left for a term, and comes back.
+    // It has stayed away for a term, and comes back.
     world.at(1_700);
     assert_eq!(world.sent_of_slots(), [(0, 'A')]);
 }

@@ -1,28 +1,28 @@
-//! A wait ends when its caller said, and what was heard by then decides.
+//! A wait ends at the time that its caller set. The answers that have come by then decide.
 
 use super::*;
 use crate::{NodeState, Report, Silence, Vote};
 
 impl World {
     fn lock_within(&mut self, ms: u64) -> Answered {
-        self.ask(|wish| wish.wait = Wait::For(Some(Duration::from_millis(ms))))
+        self.ask(|acquisition| acquisition.wait = Wait::For(Some(Duration::from_millis(ms))))
     }
 
-    /// Each wants a name of its own, and waits for at most `within` ms.
-    fn flood(&mut self, wishes: u64, within: Option<u64>) -> Vec<Answered> {
+    /// Acquisitions that each want another name, and wait for at most `within` ms.
+    fn flood(&mut self, acquisitions: u64, within: Option<u64>) -> Vec<Answered> {
         let wait = Wait::For(within.map(Duration::from_millis));
         let ask = |n| {
             let name = Name::new(format!("job:{n}")).unwrap();
-            self.ask(|wish| {
-                (wish.id, wish.wait) = (WishId(n), wait);
-                wish.wants = Wants::Lock(Target::mutex(name));
+            self.ask(|acquisition| {
+                (acquisition.id, acquisition.wait) = (AcquisitionId(n), wait);
+                acquisition.wants = Wants::Lock(Target::mutex(name));
             })
         };
-        (0..wishes).map(ask).collect()
+        (0..acquisitions).map(ask).collect()
     }
 }
 
-/// The refusal of one who waited.
+/// The refusal of a caller that waited.
 fn refusal(answer: &mut Answered) -> Report {
     match answer.try_recv() {
         Ok(Err(Error::Held(report))) => report,
@@ -58,7 +58,7 @@ fn an_attempt_ends_with_the_wait_and_is_taken_back_everywhere() {
     let report = no_quorum(&mut answer);
     assert_eq!(unheard(&report), [0, 2], "{report}");
     assert_eq!(world.sent(), ALL_RELEASED);
-    // The caller's impatience says nothing about the nodes.
+    // The end of a caller's wait says nothing about the nodes.
     let states = world.core.states(world.clock.now());
     assert!(states.iter().all(|state| *state == NodeState::Voting));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
@@ -70,20 +70,22 @@ fn the_wait_began_when_the_caller_asked_not_when_the_engine_heard_of_it() {
     let asked_at = world.clock.now();
     world.at(30);
     let wait = Wait::For(Some(Duration::from_millis(50)));
-    let mut answer = world.ask(|wish| (wish.wait, wish.asked_at) = (wait, asked_at));
+    let mut answer =
+        world.ask(|acquisition| (acquisition.wait, acquisition.asked_at) = (wait, asked_at));
     assert_eq!(world.sent().len(), 3);
     world.at(49);
     assert!(is_open(&mut answer));
     world.at(50);
     no_quorum(&mut answer);
 
-    let mut late = world.ask(|wish| (wish.wait, wish.asked_at) = (wait, asked_at));
+    let mut late =
+        world.ask(|acquisition| (acquisition.wait, acquisition.asked_at) = (wait, asked_at));
     assert_eq!(unheard(&no_quorum(&mut late)), [0, 1, 2]);
     assert_eq!(world.sent(), ALL_RELEASED, "of the first: it asked nobody");
 }
 
 #[test]
-fn where_a_majority_has_answered_it_is_held() {
+fn a_wait_that_ends_after_a_majority_answered_reports_held() {
     let mut world = World::new(5);
     let mut answer = world.lock_within(50);
     world.sent();
@@ -127,9 +129,9 @@ fn tokens_are_not_made_equal_after_the_end() {
     assert_eq!(world.sent(), ALL_RELEASED);
 }
 
-/// This process stood still, and the grants lay there when it went on: they are read before the clock is asked.
+/// This process was paused, and the grants had arrived when it went on. They are read before the clock is looked at.
 #[test]
-fn what_is_won_at_the_very_end_is_granted() {
+fn grants_read_after_a_pause_win_even_past_the_end_of_the_wait() {
     let mut world = World::new(3);
     let mut answer = world.lock_within(50);
     world.sent();
@@ -141,7 +143,7 @@ fn what_is_won_at_the_very_end_is_granted() {
 }
 
 #[test]
-fn who_waits_for_nodes_to_be_met_is_told_in_time() {
+fn a_wait_for_nodes_to_be_met_ends_on_time() {
     let mut world = World::new(3);
     let _other = world.inspect();
     world.sent();
@@ -167,7 +169,7 @@ fn who_waits_for_nodes_to_be_met_is_told_in_time() {
 }
 
 #[test]
-fn who_waits_in_line_while_no_node_votes_is_told_so_at_its_end() {
+fn a_queued_wait_without_voting_nodes_ends_with_no_quorum() {
     let mut world = World::new(3);
     let mut answer = world.lock_within(50);
     world.sent();
@@ -186,14 +188,14 @@ fn who_waits_in_line_while_no_node_votes_is_told_so_at_its_end() {
     world.sent();
     world.at(50);
     no_quorum(&mut answer);
-    // Not in line: it may be registered there.
+    // In case the JOINs arrived after all, the release goes on until the place would have expired.
     world.at(35_000);
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 
 /// As with `flock --wait 0`: it does not wait for the lock, but it waits for the nodes.
 #[test]
-fn a_wait_of_no_length_is_one_attempt() {
+fn a_zero_wait_makes_one_attempt() {
     let mut world = World::new(3);
     let mut answer = world.lock_within(0);
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
@@ -227,22 +229,22 @@ fn a_flood_of_names_asks_in_turns() {
     world.says(1, GRANTED);
     assert!(answers[1].try_recv().is_ok());
     assert_eq!(asked_of(0, &world.sent()), 1, "the next one");
-    // While they are as busy, one more every 5 ms: others may keep them so for good.
+    // While the nodes are as busy, one more begins every 5 ms, because other requests may keep them busy for good.
     world.at(4);
     assert_eq!(asked_of(0, &world.sent()), 0);
     world.at(5);
     assert_eq!(asked_of(0, &world.sent()), 1);
-    // Who does not wait asks at once.
-    world.ask(|wish| wish.id = WishId(9_999));
+    // A caller that does not wait asks at once.
+    world.ask(|acquisition| acquisition.id = AcquisitionId(9_999));
     assert_eq!(asked_of(0, &world.sent()), 1);
 }
 
 #[test]
-fn a_flood_before_nodes_that_stop_is_told_so_and_leaves_nothing() {
+fn a_flood_on_stopped_nodes_gets_no_quorum_and_leaves_nothing() {
     let mut world = World::new(3);
     let mut answers = world.flood(5_000, None);
     for gone in (0..5_000).step_by(3) {
-        world.core.event(Event::Cancel(WishId(gone)));
+        world.core.event(Event::Cancel(AcquisitionId(gone)));
     }
     for ms in (0..1_500).step_by(5) {
         world.at(ms);
@@ -254,18 +256,18 @@ fn a_flood_before_nodes_that_stop_is_told_so_and_leaves_nothing() {
             "{n}: {answer:?}"
         );
     }
-    world.core.event(Event::Cancel(WishId(0)));
+    world.core.event(Event::Cancel(AcquisitionId(0)));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 
 #[test]
-fn a_wait_that_ends_before_its_turn_in_a_flood_has_heard_nobody() {
+fn a_wait_that_ends_before_its_turn_in_a_flood_asked_no_node() {
     let mut world = World::new(3);
     let mut answers = world.flood(1_100, Some(50));
     world.sent();
     world.at(49);
     assert!(answers.iter_mut().all(is_open));
-    // So many ends are not all looked at in one go.
+    // These are too many ends to look at in one go.
     (0..10).for_each(|_| world.at(50));
     for answer in &mut answers {
         assert_eq!(unheard(&no_quorum(answer)), [0, 1, 2]);

@@ -31,7 +31,7 @@ fn a_refused_token_changes_nothing() {
 }
 
 #[test]
-fn resources_do_not_know_each_other() {
+fn resources_are_independent() {
     let gate = Gate::new();
     gate.admit("a", token(9)).unwrap();
     assert_eq!(gate.admit("b", token(1)), Ok(()));
@@ -51,7 +51,7 @@ fn the_error_says_the_resource_and_both_tokens() {
 }
 
 #[test]
-fn of_many_threads_the_newest_token_stays() {
+fn the_newest_token_wins_among_many_threads() {
     let gate = Gate::new();
     std::thread::scope(|scope| {
         for start in 0..4_u64 {
@@ -89,7 +89,7 @@ fn a_full_gate_forgets_the_oldest_and_lets_nothing_older_in() {
         let of_the_newest = format!("r{newest}");
         assert!(gate.admit(&of_the_newest, token(999 + newest)).is_err());
         assert_eq!(gate.admit(&of_the_newest, token(1000 + newest)), Ok(()));
-        // Forgotten: what is older than it is refused for whatever is not known.
+        // It was forgotten. A token older than it is refused for any resource that is not known.
         let stale = gate.admit("r0", token(999)).unwrap_err();
         assert!(
             stale.forgotten && stale.to_string().contains("more room"),
@@ -100,12 +100,12 @@ fn a_full_gate_forgets_the_oldest_and_lets_nothing_older_in() {
 }
 
 #[test]
-fn what_there_is_room_for_is_not_forgotten() {
+fn resources_within_the_room_are_not_forgotten() {
     for room in [1, 1024, 1200, 9600] {
         for _ in 0..50 {
             let gate = Gate::with_room(room);
             for number in 0..room as u64 {
-                // From the newest on: the floor of one that was forgotten would refuse the next.
+                // Newest first: the floor of a forgotten resource would refuse the next token.
                 let token = token(1_000_000 - number);
                 assert_eq!(gate.admit(&number.to_string(), token), Ok(()), "{room}");
             }
@@ -126,10 +126,10 @@ fn a_room_is_never_exceeded_by_more_than_a_quarter() {
     }
 }
 
-/// Whatever was asked before, of whatever room: a token below one that was admitted for the
-/// resource is refused; and where nothing was forgotten nothing else is.
+/// For any calls and any room: a token below one that was admitted for the resource is refused. If nothing was
+/// forgotten, no other token is refused.
 #[test]
-fn it_never_admits_what_a_boundless_one_refuses() {
+fn a_gate_never_admits_a_token_that_a_boundless_gate_refuses() {
     use proptest::prelude::*;
     let asked = proptest::collection::vec((0..12_u8, 0..40_u64), 0..200);
     proptest!(|(asked in asked, room in 1..16_usize)| {
@@ -151,7 +151,7 @@ fn it_never_admits_what_a_boundless_one_refuses() {
 
 /// The same for a gate of several shards, with more resources than it has room for and with fewer.
 #[test]
-fn a_large_one_never_admits_what_a_boundless_one_refuses() {
+fn a_large_gate_never_admits_a_token_that_a_boundless_one_refuses() {
     use proptest::prelude::*;
     let tokens = prop_oneof![0..2_000_u64, 0..=FencingToken::MAX];
     let asked = proptest::collection::vec((0..4_000_u16, tokens), 0..10_000);
@@ -176,7 +176,7 @@ fn a_large_one_never_admits_what_a_boundless_one_refuses() {
 }
 
 #[test]
-fn it_can_be_shared_between_threads() {
+fn gates_can_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Gate>();
     shared::<StaleToken>();

@@ -1,12 +1,12 @@
-//! The setters of a quorum whose calls block.
+//! The builder of a quorum whose calls block.
 
 use std::{fmt, time::Duration};
 
 use super::{Quorum, root::Root};
 use crate::{Error, IntoNode, quorum::settings::each_setting};
 
-/// Builds a [`Quorum`]. Every setting means what it means in [`quorate::Builder`](crate::Builder), which can be turned into
-/// this one.
+/// Builds a [`Quorum`]. Every setting means the same as in [`quorate::Builder`](crate::Builder), which can be turned
+/// into this builder.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), quorate::Error> {
@@ -23,7 +23,7 @@ use crate::{Error, IntoNode, quorum::settings::each_setting};
 pub struct Builder(crate::Builder);
 
 impl Quorum {
-    /// Dials all nodes at once, with default settings; returns when a majority answered.
+    /// Dials all nodes at once with default settings, and returns when a majority has answered.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -31,7 +31,7 @@ impl Quorum {
         Self::builder().nodes(nodes).connect()
     }
 
-    /// A builder, to set what differs from the defaults.
+    /// Returns a builder, to change settings before connecting.
     pub fn builder() -> Builder {
         crate::Quorum::builder().into()
     }
@@ -45,7 +45,7 @@ impl Quorum {
     }
 }
 
-/// Setters that are those of an async builder.
+/// Setters that call those of an async builder.
 macro_rules! setters {
     ($of:literal: $($name:ident($($arg:ident: $kind:ty)?);)*) => {$(
         #[doc = concat!("As [`", stringify!($name), "`](", $of, "::", stringify!($name), ") of the async one.")]
@@ -74,7 +74,7 @@ impl Builder {
         Self(self.0.ca_certificates(pem))
     }
 
-    /// A builder with the settings in the environment, as
+    /// Returns a builder with the settings in the environment, as
     /// [`quorate::Builder::from_env`](crate::Builder::from_env).
     ///
     /// # Errors
@@ -83,12 +83,12 @@ impl Builder {
         crate::Builder::from_env().map(Self)
     }
 
-    /// Dials all nodes at once and returns when a majority has answered; the others go on being dialled.
+    /// Dials all nodes at once and returns when a majority has answered. The other nodes are dialled in the background.
     ///
     /// # Errors
-    /// - As [`quorate::Builder::connect`](crate::Builder::connect).
+    /// - As for [`quorate::Builder::connect`](crate::Builder::connect).
     /// - `Invalid` in async code.
-    /// - `System` when no thread can be started.
+    /// - `System` if no thread can be started.
     pub fn connect(self) -> Result<Quorum, Error> {
         let root = Root::start()?;
         let quorum = root.wait(self.0.connect())??;
@@ -98,8 +98,8 @@ impl Builder {
     /// Starts to dial and returns at once, as [`quorate::Builder::connect_lazy`](crate::Builder::connect_lazy).
     ///
     /// # Errors
-    /// - `Invalid` for bad settings, and in async code.
-    /// - `System` when no thread can be started.
+    /// - `Invalid` if a setting is not valid, and in async code.
+    /// - `System` if no thread can be started.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         let root = Root::start()?;
         let quorum = root.within(|| self.0.connect_lazy())?;

@@ -5,13 +5,15 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     Lease, LeaseWatch,
     builder::setters,
-    lock::{mutex, settings},
+    lock::{mutex, settings, verbs},
     permits::semaphore,
     root::Root,
 };
 use crate::{Error, Renewal, integrations::consul};
 
-/// A Consul cluster, by way of one agent. Cheap to clone; clones share sessions, connections and one thread.
+/// A Consul cluster, reached through one agent: [`quorate::consul::Consul`](consul::Consul) for threads.
+///
+/// It is cheap to clone, and clones share sessions, connections and one thread.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), quorate::Error> {
@@ -39,7 +41,7 @@ impl Consul {
         Self::builder().url(url).connect()
     }
 
-    /// A builder, to set what differs from the defaults.
+    /// Returns a builder, to change settings before connecting.
     pub fn builder() -> Builder {
         consul::Consul::builder().into()
     }
@@ -48,7 +50,8 @@ impl Consul {
     /// [`quorate::consul::Consul::from_env`](consul::Consul::from_env).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`quorate::consul::Consul::from_env`](consul::Consul::from_env), `Invalid` in async code, and `System` if
+    /// no thread can be started.
     pub fn from_env() -> Result<Self, Error> {
         let root = Root::start()?;
         let consul = root.wait(consul::Consul::from_env())??;
@@ -69,25 +72,25 @@ impl Consul {
         Mutex::new(self.consul.mutex(name), &self.root)
     }
 
-    /// The semaphore with this name and so many permits, as
+    /// The semaphore with this name and `limit` permits, as
     /// [`quorate::consul::Consul::semaphore`](consul::Consul::semaphore).
     pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
         Semaphore::new(self.consul.semaphore(name, limit), &self.root)
     }
 
-    /// Looks whether the agent answers, as [`quorate::consul::Consul::ready`](consul::Consul::ready).
+    /// Checks that the agent answers, as [`quorate::consul::Consul::ready`](consul::Consul::ready).
     ///
     /// # Errors
-    /// As there.
+    /// As there, and `Invalid` in async code.
     pub fn ready(&self) -> Result<(), Error> {
         self.root.wait(self.consul.ready())?
     }
 
-    /// Ends it for all clones, and waits until all sessions are destroyed, as
+    /// Ends the connection for all clones, and waits until all sessions are destroyed, as
     /// [`quorate::consul::Consul::shutdown`](consul::Consul::shutdown).
     ///
     /// # Errors
-    /// `Invalid` in async code: nothing has ended then.
+    /// `Invalid` in async code: then nothing has ended.
     pub fn shutdown(&self) -> Result<Vec<String>, Error> {
         self.root.wait(async { self.consul.shutdown().await })
     }
@@ -99,8 +102,8 @@ impl fmt::Debug for Consul {
     }
 }
 
-/// Builds a [`Consul`]. Every setting means what it means in [`quorate::consul::Builder`](consul::Builder), which can be
-/// turned into this one.
+/// Builds a [`Consul`]. Every setting means the same as in [`quorate::consul::Builder`](consul::Builder), which can be
+/// turned into this builder.
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder(consul::Builder);
 
@@ -122,19 +125,19 @@ impl Builder {
     /// # Errors
     /// - As there.
     /// - `Invalid` in async code.
-    /// - `System` when no thread can be started.
+    /// - `System` if no thread can be started.
     pub fn connect(self) -> Result<Consul, Error> {
         let root = Root::start()?;
         let consul = root.wait(self.0.connect())??;
         Ok(Consul::new(root, consul))
     }
 
-    /// Checks the settings and asks nobody yet, as
+    /// Checks the settings and asks no agent yet, as
     /// [`quorate::consul::Builder::connect_lazy`](consul::Builder::connect_lazy).
     ///
     /// # Errors
-    /// - `Invalid` for bad settings, and in async code.
-    /// - `System` when no thread can be started.
+    /// - `Invalid` if a setting is not valid, and in async code.
+    /// - `System` if no thread can be started.
     pub fn connect_lazy(self) -> Result<Consul, Error> {
         let root = Root::start()?;
         let consul = root.within(|| self.0.connect_lazy())?;

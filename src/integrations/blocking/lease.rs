@@ -1,13 +1,14 @@
-//! What a thread holds.
+//! Leases and their watches, for threads.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::root::Root;
-use crate::{Error, FencingToken, LossReason, locks::mutex};
+use crate::{Error, FencingToken, LossReason, locks::handle};
 
 /// A held lock or permit: [`quorate::Lease`](crate::Lease) for threads.
 ///
-/// Dropping it releases it in the background, from any thread, also in async code, without blocking.
+/// Dropping it releases it in the background, from any thread, also in async code, without blocking. It has no `guard`:
+/// [`on_lost`](Self::on_lost) tells of a loss.
 ///
 /// ```
 /// # fn main() -> Result<(), quorate::Error> {
@@ -20,20 +21,20 @@ use crate::{Error, FencingToken, LossReason, locks::mutex};
 /// ```
 #[must_use = "a lease that is dropped is released at once"]
 pub struct Lease {
-    // Dropped before the thread that releases it may end.
+    // Dropped before `root`, so that the thread that releases it has not ended.
     lease: crate::Lease,
     root: Arc<Root>,
 }
 
-/// A view of a [`Lease`] that other threads may keep: [`quorate::LeaseWatch`](crate::LeaseWatch) for threads. It does not
-/// keep the lease.
+/// A view of a [`Lease`] that other threads may keep: [`quorate::LeaseWatch`](crate::LeaseWatch) for threads. It does
+/// not keep the lease.
 #[derive(Clone)]
 pub struct LeaseWatch {
     watch: crate::LeaseWatch,
     root: Arc<Root>,
 }
 
-/// What both tell.
+/// The methods that a lease and its watch share.
 macro_rules! tells {
     ($field:ident) => {
         /// The lock's name.
@@ -41,7 +42,7 @@ macro_rules! tells {
             self.$field.name()
         }
 
-        /// The fencing token: for the store, which refuses an older one.
+        /// The fencing token. The store refuses an older one.
         pub fn token(&self) -> FencingToken {
             self.$field.token()
         }
@@ -51,17 +52,18 @@ macro_rules! tells {
             self.$field.validity()
         }
 
-        /// Whether any validity is left. Once false, it stays false.
+        /// Returns true while any validity is left. Once false, it stays false.
         pub fn is_valid(&self) -> bool {
             self.$field.is_valid()
         }
 
-        /// Tells a lease with [`Renewal::heartbeat`](crate::Renewal::heartbeat) that the work goes on. Costs an atomic store.
+        /// Tells a lease with [`Renewal::heartbeat`](crate::Renewal::heartbeat) that the work goes on. It costs one
+        /// atomic store.
         pub fn beat(&self) {
             self.$field.beat();
         }
 
-        /// Waits until the lease is lost; of a watch, until it is over.
+        /// Waits until the lease is lost. A watch waits until the lease is over.
         ///
         /// # Errors
         /// `Invalid` in async code.
@@ -79,7 +81,7 @@ impl Lease {
 
     tells!(lease);
 
-    /// Which slot of a semaphore it holds, as [`quorate::Lease::slot`](crate::Lease::slot).
+    /// The slot of a semaphore that it holds, as [`quorate::Lease::slot`](crate::Lease::slot).
     pub fn slot(&self) -> Option<u32> {
         self.lease.slot()
     }
@@ -94,7 +96,7 @@ impl Lease {
         self.lease.tokens()
     }
 
-    /// How long it has been held, counted from just before it was asked for.
+    /// How long the lease has been held, as [`quorate::Lease::held_for`](crate::Lease::held_for).
     pub fn held_for(&self) -> Duration {
         self.lease.held_for()
     }
@@ -107,23 +109,26 @@ impl Lease {
         self.root.wait(self.lease.extend())?
     }
 
-    /// Of a lease of [`RwLock::write`](super::RwLock::write): it becomes a reader's, as
+    /// Makes a reader of a lease of [`RwLock::write`](super::RwLock::write), as
     /// [`quorate::Lease::downgrade`](crate::Lease::downgrade).
     ///
     /// # Errors
-    /// As there. In async code `Invalid`: it stays a writer's then.
+    /// As there. In async code `Invalid`: then it stays a writer's.
     pub fn downgrade(&self) -> Result<(), Error> {
-        // The call alone would make a reader of it, also where this thread may not wait.
+        // The call alone would make a reader of it, even if this thread may not wait.
         self.root.wait(async { self.lease.downgrade().await })?
     }
 
-    /// Calls `f` when the lease is lost, on another thread, so it may block and may call this module. That is announced
-    /// max(20 ms, ttl / 20) before the validity ends, or at once when the nodes say that it is lost. It is not called when you
-    /// release, drop or abandon the lease first. More than one may be set.
+    /// Calls `f` on another thread when the lease is lost. `f` may block, and may call this module. Several callbacks
+    /// may be set.
     ///
-    /// Let it end at some time: no more than 512 run at once. Let it own no lease, which would then never be dropped: a
-    /// [`watch`](Self::watch) does. What it owns is dropped on the thread of the connections if it is not called, so that
-    /// must not block.
+    /// A loss is announced max(20 ms, ttl / 20) before the validity ends, or at once if the nodes say that the lease is
+    /// lost. `f` is not called if you release, drop or abandon the lease first.
+    ///
+    /// - `f` has to end at some time: no more than 512 callbacks run at once.
+    /// - `f` must not own the lease, which would then never be dropped. Give it a [`watch`](Self::watch).
+    /// - If `f` is not called, its values are dropped on the thread of the connections. So dropping them must not
+    ///   block.
     pub fn on_lost(&self, f: impl FnOnce(LossReason) + Send + 'static) {
         let watch = self.lease.watch();
         let lost = async move {
@@ -133,7 +138,7 @@ impl Lease {
         self.root.call_after(lost, f);
     }
 
-    /// A view of this lease for other threads. It does not keep the lease.
+    /// Returns a view of this lease for other threads. The view does not keep the lease.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch {
             watch: self.lease.watch(),
@@ -141,7 +146,7 @@ impl Lease {
         }
     }
 
-    /// Frees it and waits until a majority confirms, as [`quorate::Lease::release`](crate::Lease::release).
+    /// Frees the lock and waits until a majority confirms, as [`quorate::Lease::release`](crate::Lease::release).
     ///
     /// # Errors
     /// As there. In async code `Invalid`: then it is released in the background.
@@ -150,12 +155,12 @@ impl Lease {
         root.wait(lease.release())?
     }
 
-    /// Stops renewing and leaves it to its ttl: nobody else gets it before that is over.
+    /// Stops renewing, and leaves the lock to its ttl. Nobody else gets the lock before the ttl is over.
     pub fn abandon(self) {
         self.lease.abandon();
     }
 
-    /// Does the work, releases, and waits for that.
+    /// Does the work, releases the lease, and waits for the release.
     pub(super) fn run<T>(self, work: impl FnOnce(LeaseWatch) -> T) -> Result<T, Error> {
         let Self { lease, root } = self;
         let watch = LeaseWatch {
@@ -164,7 +169,7 @@ impl Lease {
         };
         // If the work panics, the lease is dropped.
         let done = work(watch);
-        root.wait(mutex::run(lease, |_| async move { done }))?
+        root.wait(handle::run(lease, |_| async move { done }))?
     }
 }
 

@@ -1,11 +1,12 @@
-//! Mutexes whose calls block: one text for that of a quorum and that of Consul.
+//! The settings and verbs of all handles of leases whose calls block, and mutexes. One macro makes the mutex of a
+//! quorum and that of Consul.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Lease, LeaseWatch, root::Root};
 use crate::{Error, Renewal};
 
-/// The settings of a handle that holds.
+/// The settings of a handle of leases.
 macro_rules! settings {
     ($of:path, $shown:literal) => {
         #[doc = concat!("As [`ttl`](", $shown, "::ttl) of the async one.")]
@@ -32,7 +33,7 @@ macro_rules! settings {
             self
         }
 
-        /// Checks the name and the settings, without asking any server: for programs that report bad settings when they
+        /// Checks the name and the settings without asking any server, for programs that report bad settings when they
         /// start. It does not wait.
         ///
         /// # Errors
@@ -51,6 +52,70 @@ macro_rules! settings {
 }
 pub(super) use settings;
 
+/// The verbs of a handle of leases: wait, try, and both with work on this thread. All may have an argument.
+macro_rules! verbs {
+    (
+        $shown:literal;
+        $(#[$doc:meta])*
+        $lock:ident;
+        $(#[$try_doc:meta])*
+        $try_lock:ident;
+        $run:ident, $try_run:ident;
+        $($owner:ident: $Owner:ty;)?
+    ) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        #[doc = concat!("As for [`", stringify!($lock), "`](", $shown, "::", stringify!($lock), ") of the async one, and `Invalid` in async code.")]
+        pub fn $lock(&self $(, $owner: $Owner)?) -> Result<Lease, Error> {
+            let lease = self.root.wait(self.inner.$lock($($owner)?))?;
+            lease.map(|lease| Lease::new(lease, &self.root))
+        }
+
+        $(#[$try_doc])*
+        ///
+        /// # Errors
+        #[doc = concat!("As for [`", stringify!($try_lock), "`](", $shown, "::", stringify!($try_lock), ") of the async one, and `Invalid` in async code.")]
+        pub fn $try_lock(&self $(, $owner: $Owner)?) -> Result<Option<Lease>, Error> {
+            let lease = self.root.wait(self.inner.$try_lock($($owner)?))??;
+            Ok(lease.map(|lease| Lease::new(lease, &self.root)))
+        }
+
+        #[doc = concat!("Waits as [`", stringify!($lock), "`](Self::", stringify!($lock), ") does, does the work on this thread, releases, and waits until that is confirmed.")]
+        ///
+        /// Nothing stops the work if the lease is lost meanwhile, so let the work look at the watch. If the work
+        /// panics, the lease is released.
+        ///
+        /// # Errors
+        #[doc = concat!("- As for [`", stringify!($lock), "`](Self::", stringify!($lock), ").")]
+        /// - `Lost` if the lease was lost before the work was done. The result of the work is dropped.
+        ///
+        /// It is not an error if the release cannot be confirmed.
+        pub fn $run<T>(
+            &self,
+            $($owner: $Owner,)?
+            work: impl FnOnce(LeaseWatch) -> T,
+        ) -> Result<T, Error> {
+            self.$lock($($owner)?)?.run(work)
+        }
+
+        #[doc = concat!("Does what [`", stringify!($run), "`](Self::", stringify!($run), ") does if [`", stringify!($try_lock), "`](Self::", stringify!($try_lock), ") wins. Otherwise it returns `None`.")]
+        ///
+        /// # Errors
+        #[doc = concat!("- As for [`", stringify!($try_lock), "`](Self::", stringify!($try_lock), ").")]
+        #[doc = concat!("- `Lost` as for [`", stringify!($run), "`](Self::", stringify!($run), ").")]
+        pub fn $try_run<T>(
+            &self,
+            $($owner: $Owner,)?
+            work: impl FnOnce(LeaseWatch) -> T,
+        ) -> Result<Option<T>, Error> {
+            let lease = self.$try_lock($($owner)?)?;
+            lease.map(|lease| lease.run(work)).transpose()
+        }
+    };
+}
+pub(super) use verbs;
+
 /// A mutex whose calls block.
 macro_rules! mutex {
     ($(#[$doc:meta])* $of:path, $shown:literal) => {
@@ -65,48 +130,14 @@ macro_rules! mutex {
         impl Mutex {
             settings!($of, $shown);
 
-            #[doc = concat!("Waits for the lock, in line, as [`lock`](", $shown, "::lock) of the async one does.")]
-            ///
-            /// # Errors
-            /// As there, and `Invalid` in async code.
-            pub fn lock(&self) -> Result<Lease, Error> {
-                let lease = self.root.wait(self.inner.lock())?;
-                lease.map(|lease| Lease::new(lease, &self.root))
-            }
-
-            /// Takes the lock if it is free and nobody waits for it: one attempt. `None` when it cannot be won.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`try_lock`](", $shown, "::try_lock) of the async one, and `Invalid` in async code.")]
-            pub fn try_lock(&self) -> Result<Option<Lease>, Error> {
-                let lease = self.root.wait(self.inner.try_lock())??;
-                Ok(lease.map(|lease| Lease::new(lease, &self.root)))
-            }
-
-            /// Locks, does the work on this thread, releases, and waits until that is confirmed.
-            ///
-            /// Nothing stops the work when the lease is lost meanwhile: it looks at the watch. If it panics, the lock is
-            /// released.
-            ///
-            /// # Errors
-            /// - As for [`lock`](Self::lock).
-            /// - `Lost` when the lease was lost before the work was done, whatever the work returned.
-            ///
-            /// A release that could not be confirmed is not an error of the work.
-            pub fn run<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<T, Error> {
-                self.lock()?.run(work)
-            }
-
-            /// Does what [`run`](Self::run) does if the lock is free; otherwise returns `None`.
-            ///
-            /// # Errors
-            /// - As for [`try_lock`](Self::try_lock).
-            /// - `Lost` as for [`run`](Self::run).
-            pub fn try_run<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<Option<T>, Error> {
-                match self.try_lock()? {
-                    Some(lease) => lease.run(work).map(Some),
-                    None => Ok(None),
-                }
+            verbs! {
+                $shown;
+                #[doc = concat!("Waits for the lock in the queue, as [`lock`](", $shown, "::lock) of the async one does.")]
+                lock;
+                /// Takes the lock if it is free and nobody waits for it, in one attempt. Returns `None` if it cannot be
+                /// won.
+                try_lock;
+                run, try_run;
             }
         }
 
@@ -121,8 +152,9 @@ macro_rules! mutex {
 pub(super) use mutex;
 
 mutex! {
-    /// A distributed mutex whose calls block: [`quorate::Mutex`](crate::Mutex) for threads. Cheap to clone; settings are
-    /// chained.
+    /// A distributed mutex whose calls block: [`quorate::Mutex`](crate::Mutex) for threads.
+    ///
+    /// It is cheap to clone, and its settings are chained.
     ///
     /// ```
     /// # fn main() -> Result<(), quorate::Error> {
@@ -133,7 +165,7 @@ mutex! {
     ///     let mut rows = 0;
     ///     for _page in 0..3 {
     ///         if !watch.is_valid() {
-    ///             break; // lost: `run` says so
+    ///             break; // lost: `run` returns that as an error
     ///         }
     ///         rows += 100; // … import a page, with watch.token()
     ///     }

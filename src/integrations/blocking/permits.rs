@@ -1,8 +1,12 @@
-//! Semaphores whose calls block: one text for that of a quorum and that of Consul.
+//! Semaphores whose calls block. One macro makes the semaphore of a quorum and that of Consul.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Lease, LeaseWatch, lock::settings, root::Root};
+use super::{
+    Lease, LeaseWatch,
+    lock::{settings, verbs},
+    root::Root,
+};
 use crate::{Error, Renewal};
 
 /// A semaphore whose calls block.
@@ -19,22 +23,13 @@ macro_rules! semaphore {
         impl Semaphore {
             settings!($of, $shown);
 
-            #[doc = concat!("Waits for a permit, in line, as [`acquire`](", $shown, "::acquire) of the async one does.")]
-            ///
-            /// # Errors
-            /// As there, and `Invalid` in async code.
-            pub fn acquire(&self) -> Result<Lease, Error> {
-                let lease = self.root.wait(self.inner.acquire())?;
-                lease.map(|lease| Lease::new(lease, &self.root))
-            }
-
-            /// Takes a permit if one is free and nobody waits. `None` when none can be had.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`try_acquire`](", $shown, "::try_acquire) of the async one, and `Invalid` in async code.")]
-            pub fn try_acquire(&self) -> Result<Option<Lease>, Error> {
-                let lease = self.root.wait(self.inner.try_acquire())??;
-                Ok(lease.map(|lease| Lease::new(lease, &self.root)))
+            verbs! {
+                $shown;
+                #[doc = concat!("Waits for a permit in the queue, as [`acquire`](", $shown, "::acquire) of the async one does.")]
+                acquire;
+                /// Takes a permit if one is free and nobody waits. Returns `None` if no permit can be had.
+                try_acquire;
+                run, try_run;
             }
 
             #[doc = concat!("Waits for `n` permits, all or none, as [`acquire_many`](", $shown, "::acquire_many) of the async one does.")]
@@ -46,7 +41,7 @@ macro_rules! semaphore {
                 lease.map(|lease| Lease::new(lease, &self.root))
             }
 
-            /// How many permits are free: a snapshot, which may be over when you read it.
+            /// Returns how many permits are free. It is a snapshot, and may be outdated when you read it.
             ///
             /// # Errors
             #[doc = concat!("As for [`available`](", $shown, "::available) of the async one, and `Invalid` in async code.")]
@@ -61,32 +56,6 @@ macro_rules! semaphore {
             pub fn resize(&self, limit: u32) -> Result<(), Error> {
                 self.root.wait(self.inner.resize(limit))?
             }
-
-            /// Acquires, does the work on this thread, releases, and waits until that is confirmed.
-            ///
-            /// Nothing stops the work when the lease is lost meanwhile: it looks at the watch. If it panics, the permit is
-            /// released.
-            ///
-            /// # Errors
-            /// - As for [`acquire`](Self::acquire).
-            /// - `Lost` when the lease was lost before the work was done, whatever the work returned.
-            ///
-            /// A release that could not be confirmed is not an error of the work.
-            pub fn run<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<T, Error> {
-                self.acquire()?.run(work)
-            }
-
-            /// Does what [`run`](Self::run) does if a permit is free; otherwise returns `None`.
-            ///
-            /// # Errors
-            /// - As for [`try_acquire`](Self::try_acquire).
-            /// - `Lost` as for [`run`](Self::run).
-            pub fn try_run<T>(&self, work: impl FnOnce(LeaseWatch) -> T) -> Result<Option<T>, Error> {
-                match self.try_acquire()? {
-                    Some(lease) => lease.run(work).map(Some),
-                    None => Ok(None),
-                }
-            }
         }
 
         impl fmt::Debug for Semaphore {
@@ -100,8 +69,9 @@ macro_rules! semaphore {
 pub(super) use semaphore;
 
 semaphore! {
-    /// A distributed counting semaphore whose calls block: [`quorate::Semaphore`](crate::Semaphore) for threads. Cheap to
-    /// clone; settings are chained.
+    /// A distributed counting semaphore whose calls block: [`quorate::Semaphore`](crate::Semaphore) for threads.
+    ///
+    /// It is cheap to clone, and its settings are chained.
     ///
     /// ```
     /// # fn main() -> Result<(), quorate::Error> {
@@ -118,18 +88,17 @@ semaphore! {
 }
 
 impl Semaphore {
-    /// The same semaphore for one of many, as [`quorate::Semaphore::keyed`](crate::Semaphore::keyed).
+    /// Returns the semaphore for one key, as [`quorate::Semaphore::keyed`](crate::Semaphore::keyed).
     pub fn keyed(&self, key: impl AsRef<str>) -> Self {
         Self::new(self.inner.keyed(key), &self.root)
     }
 
-    /// The limit, as far as this handle knows. It does not wait.
+    /// The limit that this handle knows. It does not wait.
     pub fn limit(&self) -> u32 {
         self.inner.limit()
     }
 
-    /// Frees a slot on every voting node, no matter who holds it, as
-    /// [`quorate::Semaphore::evict`](crate::Semaphore::evict).
+    /// Frees a slot on every voting node, whoever holds it, as [`quorate::Semaphore::evict`](crate::Semaphore::evict).
     ///
     /// # Errors
     /// As there, and `Invalid` in async code.

@@ -5,8 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{Mutex, RateLimiter, ReentrantMutex, RwLock, Semaphore, root::Root};
 use crate::{Error, Health, Inspection, NodeStatus, Quota};
 
-/// N independent masters, asked all at once: [`quorate::Quorum`](crate::Quorum) for threads. Cheap to clone; clones share one
-/// set of connections and one thread.
+/// A client of N independent masters whose calls block: [`quorate::Quorum`](crate::Quorum) for threads.
+///
+/// It is cheap to clone, and clones share one set of connections and one thread.
 ///
 /// Each call that waits returns `Invalid` in async code.
 #[derive(Clone)]
@@ -25,11 +26,11 @@ impl Quorum {
         Self { quorum, root }
     }
 
-    /// `n` masters in this process (at least 1) that vote at once: for demos and tests.
+    /// Makes a quorum of `n` masters inside this process (at least 1), which vote at once: for demos and tests.
     ///
     /// # Errors
     /// - `Invalid` in async code.
-    /// - `System` when no thread can be started.
+    /// - `System` if no thread can be started.
     pub fn in_memory(n: usize) -> Result<Self, Error> {
         let root = Root::start()?;
         let quorum = root.within(|| crate::Quorum::in_memory(n));
@@ -41,7 +42,7 @@ impl Quorum {
         Mutex::new(self.quorum.mutex(name), &self.root)
     }
 
-    /// The mutexes with these names, 1 to 64 of them, as one, as [`quorate::Quorum::mutex_all`](crate::Quorum::mutex_all): all
+    /// One mutex over several names (1 to 64), as [`quorate::Quorum::mutex_all`](crate::Quorum::mutex_all): all of them
     /// are locked, or none.
     pub fn mutex_all<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> Mutex {
         Mutex::new(self.quorum.mutex_all(names), &self.root)
@@ -52,13 +53,13 @@ impl Quorum {
         RwLock::new(self.quorum.rwlock(name), &self.root)
     }
 
-    /// The mutex with this name, as one that its holder may lock again:
+    /// The mutex with this name as one that its holder may lock again, as
     /// [`quorate::Quorum::reentrant_mutex`](crate::Quorum::reentrant_mutex).
     pub fn reentrant_mutex(&self, name: impl Into<String>) -> ReentrantMutex {
         ReentrantMutex::new(self.quorum.reentrant_mutex(name), &self.root)
     }
 
-    /// The semaphore with this name and so many slots, as [`quorate::Quorum::semaphore`](crate::Quorum::semaphore).
+    /// The semaphore with this name and `limit` slots, as [`quorate::Quorum::semaphore`](crate::Quorum::semaphore).
     pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
         Semaphore::new(self.quorum.semaphore(name, limit), &self.root)
     }
@@ -68,7 +69,7 @@ impl Quorum {
         RateLimiter::new(self.quorum.rate_limiter(name, quota), &self.root)
     }
 
-    /// What every node says about a name, as [`quorate::Quorum::inspect`](crate::Quorum::inspect).
+    /// Asks every node about a name, as [`quorate::Quorum::inspect`](crate::Quorum::inspect).
     ///
     /// # Errors
     /// As there.
@@ -76,7 +77,8 @@ impl Quorum {
         self.root.wait(self.quorum.inspect(name))?
     }
 
-    /// Frees the mutex and the read-write lock of a name everywhere; whether one was held. As [`quorate::Quorum::evict`](crate::Quorum::evict).
+    /// Frees the mutex and the read-write lock of a name on every voting node, as
+    /// [`quorate::Quorum::evict`](crate::Quorum::evict). Returns true if one of them was held.
     ///
     /// # Errors
     /// As there.
@@ -100,7 +102,8 @@ impl Quorum {
         self.root.wait(self.quorum.voting(within))?
     }
 
-    /// Admits brand-new masters, as [`quorate::Quorum::bootstrap`](crate::Quorum::bootstrap): read there when it may be called.
+    /// Admits brand-new masters, as [`quorate::Quorum::bootstrap`](crate::Quorum::bootstrap). Read there when it may be
+    /// called.
     ///
     /// # Errors
     /// As there.
@@ -108,7 +111,7 @@ impl Quorum {
         self.root.wait(self.quorum.bootstrap())?
     }
 
-    /// As [`quorate::Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced): read there when it is safe.
+    /// As [`quorate::Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced). Read there when it is safe.
     ///
     /// # Errors
     /// As there.
@@ -125,12 +128,12 @@ impl Quorum {
         self.root.wait(self.quorum.raise_terms())?
     }
 
-    /// Every node's state, in the order they were given. It does not wait.
+    /// Returns the state of every node, in the order in which they were given. It does not wait.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.quorum.nodes()
     }
 
-    /// Whether locks can be taken, for a probe. It does not wait.
+    /// Returns how many nodes vote and how many are needed, for a probe. It does not wait.
     pub fn health(&self) -> Health {
         self.quorum.health()
     }
@@ -140,13 +143,13 @@ impl Quorum {
         self.quorum.fleet()
     }
 
-    /// Ends this quorum for all clones, and waits until what it holds is released: the last line of `main`. What is still
-    /// held after the `shutdown_timeout` is returned, as [`quorate::Quorum::shutdown`](crate::Quorum::shutdown) says.
+    /// Ends this quorum for all clones, and waits until its leases are released. Make it the last line of `main`.
     ///
-    /// Threads that wait get `Closed`.
+    /// It returns the names that are still held after the `shutdown_timeout`, as
+    /// [`quorate::Quorum::shutdown`](crate::Quorum::shutdown) does. Threads that wait get `Closed`.
     ///
     /// # Errors
-    /// `Invalid` in async code: nothing has ended then.
+    /// `Invalid` in async code: then nothing has ended.
     pub fn shutdown(&self) -> Result<Vec<String>, Error> {
         self.root.wait(async { self.quorum.shutdown().await })
     }

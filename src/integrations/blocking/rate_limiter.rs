@@ -5,8 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::root::Root;
 use crate::{Decision, Error, Outage};
 
-/// A distributed rate limiter whose calls block: [`quorate::RateLimiter`](crate::RateLimiter) for threads. Cheap to clone;
-/// clones share what they know. Settings are chained, before the first use.
+/// A distributed rate limiter whose calls block: [`quorate::RateLimiter`](crate::RateLimiter) for threads.
+///
+/// It is cheap to clone, and clones share what they know. Settings are chained, before the first use.
 ///
 /// ```
 /// # fn main() -> Result<(), quorate::Error> {
@@ -34,31 +35,31 @@ impl RateLimiter {
         }
     }
 
-    /// How old units may be when they come to the caller: [`grace`](crate::RateLimiter::grace) of the async one.
+    /// How old units may be when they come to the caller, as [`grace`](crate::RateLimiter::grace) of the async one.
     pub fn grace(mut self, d: Duration) -> Self {
         self.inner = self.inner.grace(d);
         self
     }
 
-    /// Takes `k` units at a time, and decides by itself until they are used up: [`block`](crate::RateLimiter::block) of the
-    /// async one.
+    /// Takes `k` units at a time, and decides locally until they are used up, as [`block`](crate::RateLimiter::block)
+    /// of the async one.
     pub fn block(mut self, k: u32) -> Self {
         self.inner = self.inner.block(k);
         self
     }
 
-    /// What to answer while no master can say: [`on_outage`](crate::RateLimiter::on_outage) of the async one.
+    /// The answer while no master can say, as [`on_outage`](crate::RateLimiter::on_outage) of the async one.
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.inner = self.inner.on_outage(outage);
         self
     }
 
-    /// The same limiter for one of many: [`keyed`](crate::RateLimiter::keyed) of the async one.
+    /// Returns the limiter for one key, as [`keyed`](crate::RateLimiter::keyed) of the async one.
     pub fn keyed(&self, key: impl AsRef<str>) -> Self {
         Self::new(self.inner.keyed(key), &self.root)
     }
 
-    /// Checks the name and the settings, without asking any master. It does not wait.
+    /// Checks the name and the settings without asking any master. It does not wait.
     ///
     /// # Errors
     /// `Invalid`.
@@ -74,8 +75,8 @@ impl RateLimiter {
         self.check_n(1)
     }
 
-    /// Takes `n` units if there are as many now, else none, and says how long to wait, as
-    /// [`check_n`](crate::RateLimiter::check_n) of the async one does.
+    /// Takes `n` units if there are that many now, as [`check_n`](crate::RateLimiter::check_n) of the async one.
+    /// Otherwise it takes none, and says how long to wait.
     ///
     /// # Errors
     /// As there, and `Invalid` in async code.
@@ -91,8 +92,8 @@ impl RateLimiter {
         self.until_n_ready(1)
     }
 
-    /// Waits until there are `n` units, and takes them, as [`until_n_ready`](crate::RateLimiter::until_n_ready) of the async
-    /// one does. The wait has no end of its own: ask with [`check_n`](Self::check_n) where it should.
+    /// Waits until there are `n` units, and takes them, as [`until_n_ready`](crate::RateLimiter::until_n_ready) of the
+    /// async one. The wait has no limit; for one, use [`check_n`](Self::check_n).
     ///
     /// # Errors
     /// As there, and `Invalid` in async code.
@@ -100,7 +101,7 @@ impl RateLimiter {
         self.root.wait(self.inner.until_n_ready(n))?
     }
 
-    /// Waits for one unit, then does the work, on this thread.
+    /// Waits for one unit, then does the work on this thread.
     ///
     /// # Errors
     /// As for [`until_n_ready`](Self::until_n_ready).

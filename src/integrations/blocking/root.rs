@@ -1,4 +1,4 @@
-//! The thread on which everything in the background lives, and the way to wait for it.
+//! The thread for all background work, and the way to wait for it.
 
 use std::{
     future::Future,
@@ -19,15 +19,15 @@ use crate::Error;
 
 /// The name of the thread.
 const NAME: &str = "quorate";
-/// The name of those that run callbacks and look names of hosts up.
+/// The name of the threads that run callbacks and look up host names.
 const ASIDE: &str = "quorate-aside";
-/// More than tokio lets a task do before it has to let others run (128).
+/// More steps than tokio lets a task make before it has to let others run (128).
 const MORE_THAN_A_TASK_MAY: usize = 256;
 
-/// What is done at the end.
+/// The last work of the thread.
 type Last = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A runtime on a thread of its own. It ends with the last of those who have it.
+/// A runtime on a thread of its own. It ends when the last reference to this is gone.
 pub(super) struct Root {
     runtime: Handle,
     end: Option<oneshot::Sender<Option<Last>>>,
@@ -41,11 +41,12 @@ impl Root {
     ///
     /// # Errors
     /// - `Invalid` in async code.
-    /// - `System` where there is no thread to be had.
+    /// - `System` if no thread can be started.
     pub(super) fn start() -> Result<Arc<Self>, Error> {
         check()?;
-        let failed =
-            |error: std::io::Error| Error::System(format!("no thread for {NAME}: {error}"));
+        let failed = |error: std::io::Error| {
+            Error::System(format!("cannot start a thread for {NAME}: {error}"))
+        };
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_all().thread_name(ASIDE).build();
         let runtime = runtime.map_err(failed)?;
@@ -57,10 +58,11 @@ impl Root {
                 if let Ok(Some(last)) = ended.await {
                     last.await;
                 }
-                // No lease is left, so each callback is due by now or never. Nobody sends anything.
+                // No lease is left, so each callback is either due by now or never called. `recv` returns when the last
+                // sender is dropped, because nobody sends anything.
                 callbacks.recv().await;
             });
-            // A callback that is still at work does not keep the thread.
+            // A callback that is still running does not keep the thread.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name(NAME.to_owned());
@@ -73,7 +75,7 @@ impl Root {
         }))
     }
 
-    /// What is to be done at the end, once nobody has this any more. The first call counts.
+    /// Sets the last work, which is done once nobody has this any more. Only the first call counts.
     pub(super) fn at_the_end<F>(&self, last: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -81,10 +83,10 @@ impl Root {
         let _ = self.last.set(Box::new(move || Box::pin(last())));
     }
 
-    /// Waits for it, on this thread.
+    /// Waits for a future on this thread.
     ///
     /// # Errors
-    /// `Invalid` in async code: nothing is begun then.
+    /// `Invalid` in async code: then nothing has begun.
     pub(super) fn wait<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         check()?;
         if Handle::try_current().is_ok() && !self.may_block() {
@@ -93,19 +95,20 @@ impl Root {
         Ok(self.runtime.block_on(future))
     }
 
-    /// Whether tokio lets this thread wait. If not it panics, and prints that: this finds the few that `is_async` does not.
+    /// Returns true if tokio lets this thread wait. Otherwise tokio panics, and prints that. This finds the few cases
+    /// that `is_async` does not find.
     fn may_block(&self) -> bool {
         catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(async {}))).is_ok()
     }
 
-    /// Does something within the runtime that does not wait.
+    /// Calls something that does not wait, within the runtime.
     pub(super) fn within<T>(&self, does: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         does()
     }
 
-    /// Waits in the background, and then calls this on a thread where it may block, unless there is nothing to tell.
-    /// The end waits until it has begun.
+    /// Waits for `news` in the background, and then calls `callback` on a thread where it may block. Without news it is
+    /// not called. The end waits until the callback has begun.
     pub(super) fn call_after<T: Send + 'static>(
         &self,
         news: impl Future<Output = Option<T>> + Send + 'static,
@@ -149,12 +152,12 @@ fn in_async_code() -> Error {
     )
 }
 
-/// Whether this thread polls a task of tokio.
+/// Returns true if this thread polls a task of tokio.
 ///
-/// That there is a runtime says nothing: there is one too in `spawn_blocking` and behind `Runtime::enter`, where a thread may
-/// block. And tokio's own way to find out is a panic. But a task that is polled may do only so much before it has to let
-/// others run, and nobody else is counted so: who can do more than that is no task. Nothing of it is used up: each step is
-/// taken back, the last one first.
+/// The presence of a runtime says nothing: `spawn_blocking` and `Runtime::enter` have one too, and there a thread may
+/// block. Tokio's own way to find out is a panic. But a task that is polled may make only a limited number of steps
+/// before it has to let others run, and only tasks are limited so. Code that can make more steps is not a task. The
+/// test uses no step up: each step is given back, the last one first.
 fn is_async() -> bool {
     if Handle::try_current().is_err() {
         return false;

@@ -1,4 +1,4 @@
-//! Where an agent is, as people write it: a URL, `host:port`, or a socket's path.
+//! The address of an agent, as people write it: a URL, `host:port`, or a socket's path.
 
 use std::path::PathBuf;
 
@@ -8,30 +8,30 @@ use crate::Error;
 
 const SOCKET: &str = "unix://";
 
-/// Where an agent is.
+/// The address of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// What requests are made to; behind a socket its host means nothing.
+    /// The URL of requests. For a socket its host means nothing.
     pub(super) base: Url,
     pub(super) socket: Option<PathBuf>,
-    /// From the URL: for a proxy in front of the agent.
+    /// User and password from the URL, for a proxy in front of the agent.
     pub(super) login: Option<(String, String)>,
 }
 
 impl Address {
-    /// `is_tls`: what has no scheme speaks TLS.
+    /// With `is_tls` an address without a scheme uses TLS.
     ///
     /// # Errors
-    /// `Invalid`. Little of a bad URL is shown, as it may hold a password.
+    /// `Invalid`. Little of a bad URL is shown, because it may hold a password.
     pub(super) fn read(text: &str, is_tls: bool) -> Result<Self, Error> {
         let wrong = |why: &str| {
             Error::Invalid(format!(
-                "Consul's address {why}: it is http://host:port, https://host:port, host:port or unix:///path"
+                "Consul's address {why}: it must be http://host:port, https://host:port, host:port or unix:///path"
             ))
         };
         if let Some(path) = text.strip_prefix(SOCKET) {
             if !path.starts_with('/') {
-                return Err(wrong("names a socket without its whole path"));
+                return Err(wrong("names a socket without its full path"));
             }
             return Ok(Self {
                 base: Url::parse("http://localhost/").map_err(|_| wrong("cannot be read"))?,
@@ -82,9 +82,9 @@ impl Address {
     }
 }
 
-/// What `%` stands for in a URL's user and password.
+/// Decodes the `%` escapes in a URL's user and password.
 fn decoded(text: &str) -> String {
-    // A query decodes the same, but for `+`.
+    // A query is decoded in the same way, except for `+`.
     let query = format!("http://localhost/?a={}", text.replace('+', "%2B"));
     let url = Url::parse(&query).ok();
     let value = url.and_then(|url| {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_text() {
+    fn an_error_for_a_bad_address_shows_no_password() {
         for bad in [
             "",
             "redis://me:pw@h",

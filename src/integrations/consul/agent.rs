@@ -1,4 +1,4 @@
-//! What all handles of one Consul share: the way to it, what is held, and the end.
+//! The state that all handles of one Consul share: the connection, the leases, and the end.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use crate::{
     lease::{failing::FailingRenewals, shared::Shared},
 };
 
-/// At most so many queries wait at Consul at once. It accepts 200 connections of one address, which all programs of a
+/// At most this many queries wait at Consul at once. It accepts 200 connections of one address, which all programs of a
 /// machine share.
 const QUERIES: usize = 64;
 
@@ -35,16 +35,16 @@ enum Stage {
     Open,
     /// Nothing new is begun.
     Closing,
-    /// What is still held is left to its TTL.
+    /// Leases that are still held are left to their TTL.
     Over,
 }
 
-/// One Consul, by way of one agent.
+/// One Consul, reached through one agent.
 pub(super) struct Agent {
     pub(super) http: Http,
-    /// Who holds, for people.
+    /// The holder's name, for people.
     pub(super) label: Arc<str>,
-    /// What every name begins with in Consul: nothing, or a path that ends in a slash.
+    /// The beginning of every name in Consul: empty, or a path that ends in a slash.
     pub(super) prefix: Arc<str>,
     /// Queries that wait at Consul.
     pub(super) queries: Arc<Semaphore>,
@@ -59,7 +59,7 @@ pub(super) struct Agent {
     last_lease: AtomicU64,
 }
 
-/// What it is made with.
+/// The settings of an [`Agent`].
 pub(super) struct Ways {
     pub(super) http: Http,
     pub(super) label: Arc<str>,
@@ -92,7 +92,7 @@ impl Agent {
         self.clock.now()
     }
 
-    /// Runs this in the background, on the runtime that connected. Without that it is dropped.
+    /// Runs this in the background, on the runtime that connected. Without that runtime it is dropped.
     pub(super) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let busy = Busy::new(self);
         let work = async move {
@@ -106,7 +106,7 @@ impl Agent {
 
     // ---- what is held -------------------------------------------------------------------------
 
-    /// A lease of this name begins.
+    /// Notes that a lease of this name begins.
     pub(super) fn begins(self: &Arc<Self>, name: &str) -> Held {
         let id = self.last_lease.fetch_add(1, Relaxed);
         lock(&self.held).insert(id, name.into());
@@ -116,7 +116,7 @@ impl Agent {
         }
     }
 
-    /// A renewal of this lease failed, for the `first` time in this outage or again.
+    /// Logs that a renewal of this lease failed. `first` says whether it is the first failure of this outage.
     pub(super) fn renewal_failed(&self, lease: &Shared, first: bool, error: &Error) {
         let leases = lock(&self.held).len();
         lock(&self.failing).failed(self.now(), lease, first, error, leases);
@@ -128,7 +128,7 @@ impl Agent {
         *self.stage.borrow() > Stage::Open
     }
 
-    /// Ready when nothing new is to be begun.
+    /// Ready when nothing new may begin.
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         self.reaches(Stage::Closing)
     }
@@ -141,12 +141,12 @@ impl Agent {
     fn reaches(&self, stage: Stage) -> impl Future<Output = ()> + Send + 'static + use<> {
         let mut stages = self.stage.subscribe();
         async move {
-            // The sender is gone with everything that it could end.
+            // If the sender is gone, everything that it could end is gone too.
             let _ = stages.wait_for(|now| *now >= stage).await;
         }
     }
 
-    /// Nothing new is begun from now on.
+    /// Lets nothing new begin from now on.
     pub(super) fn close(&self) {
         self.stage.send_if_modified(|stage| {
             let before = *stage;
@@ -155,7 +155,8 @@ impl Agent {
         });
     }
 
-    /// Waits until all leases were given up and Consul was told, and returns the names that are still held.
+    /// Waits until all leases were given up and Consul was told, for at most the shutdown timeout. Returns the names
+    /// that are still held.
     pub(super) async fn ended(&self) -> Vec<String> {
         let mut tasks = self.tasks.subscribe();
         let all_done = tasks.wait_for(|tasks| *tasks == 0);
@@ -177,7 +178,7 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// A lease that is held.
+/// Counts a lease as held, until it is dropped.
 pub(super) struct Held {
     agent: Arc<Agent>,
     id: u64,
@@ -189,7 +190,7 @@ impl Drop for Held {
     }
 }
 
-/// A task that is under way.
+/// Counts a task as under way, until it is dropped.
 struct Busy(Arc<Agent>);
 
 impl Busy {

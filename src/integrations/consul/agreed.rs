@@ -7,15 +7,15 @@ use std::sync::{
 
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, RwLockWriteGuard};
 
-/// A limit. A lock's is 1.
+/// A limit. A lock's limit is 1.
 #[derive(Debug)]
 pub(super) struct Agreed {
     limit: AtomicU32,
-    /// Attempts share it. A change has it alone.
+    /// Attempts share it. A change needs it alone.
     gate: Arc<RwLock<()>>,
 }
 
-/// The limit stays as it is while this lives.
+/// The limit does not change while this lives.
 pub(super) type Settled = OwnedRwLockReadGuard<()>;
 
 /// A change that is under way. There is one at a time.
@@ -41,7 +41,8 @@ impl Agreed {
         Arc::clone(&self.gate).read_owned().await
     }
 
-    /// Waits for the attempts that are under way: one that was sent writes the limit that it was made with.
+    /// Waits for the attempts that are under way, because an attempt that was sent writes the limit that it was made
+    /// with.
     pub(super) async fn change(&self) -> Change<'_> {
         Change {
             agreed: self,
@@ -51,7 +52,7 @@ impl Agreed {
 }
 
 impl Change<'_> {
-    /// It is done.
+    /// Sets the new limit.
     pub(super) fn to(&self, limit: u32) {
         self.agreed.limit.store(limit, SeqCst);
     }

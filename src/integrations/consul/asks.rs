@@ -1,4 +1,4 @@
-//! What the handles of locks and semaphores have in common: their settings, checked, and the way to a wish.
+//! The common part of the handles of locks and semaphores: their settings, checked, and the start of an acquisition.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     Error, Lease,
     base::{logs, name::Name},
     lease::response::Response,
-    locks::options::Hold,
+    locks::options::LeaseOptions,
 };
 
 /// Consul's bounds for a session's TTL, and for its lock-delay.
@@ -25,18 +25,18 @@ const SHORTEST: Duration = Duration::from_secs(10);
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
-/// A handle: what it asks for and how.
+/// A handle: the name and the settings of its acquisitions.
 #[derive(Clone)]
 pub(super) struct Asks {
     pub(super) root: Arc<Root>,
     pub(super) name: Arc<str>,
     pub(super) form: Form,
     pub(super) limit: Arc<Agreed>,
-    pub(super) hold: Hold,
+    pub(super) options: LeaseOptions,
 }
 
 impl Asks {
-    /// Waits for so many permits, or tries once.
+    /// Waits for this many permits, or tries once.
     pub(super) fn ask(
         &self,
         count: u32,
@@ -48,12 +48,12 @@ impl Asks {
             if this.root.agent.is_closing() {
                 return Err(Error::Closed);
             }
-            let limit = this.hold.wait_timeout;
+            let limit = this.options.wait_timeout;
             let wait = match (waits, limit) {
                 (false, _) => wish::Wait::Never,
                 (true, Some(Duration::ZERO)) => wish::Wait::Once,
                 (true, None) => wish::Wait::Until(None),
-                // What is too far away to be told has no end.
+                // A time that cannot be represented has no end.
                 (true, Some(limit)) => wish::Wait::Until(Instant::now().checked_add(limit)),
             };
             let span = logs::span!(
@@ -70,7 +70,7 @@ impl Asks {
                 limit: this.limit,
                 count,
                 kind,
-                renewal: this.hold.renewal,
+                renewal: this.options.renewal,
                 wait,
             };
             let (reply, answer) = Response::channel();
@@ -84,14 +84,17 @@ impl Asks {
         self.root.places.at(&format!("{prefix}{}/", name.as_str()))
     }
 
-    /// The name, and the sessions that it takes.
+    /// The name, and the kind of its sessions.
     ///
     /// # Errors
     /// `Invalid`.
     pub(super) fn check(&self) -> Result<(Name, Kind), Error> {
         let name = Name::new(Arc::clone(&self.name))?;
         check_path("name", name.as_str())?;
-        let (ttl, lock_delay) = (self.hold.ttl.unwrap_or(SHORTEST), self.hold.lock_delay);
+        let (ttl, lock_delay) = (
+            self.options.ttl.unwrap_or(SHORTEST),
+            self.options.lock_delay,
+        );
         if ttl < SHORTEST || ttl > LONGEST {
             return Err(Error::Invalid(format!(
                 "a ttl of {ttl:?} is not allowed: Consul's sessions have a TTL of {SHORTEST:?} to {LONGEST:?}"
@@ -102,12 +105,13 @@ impl Asks {
                 "a lock_delay of {lock_delay:?} is not allowed: Consul's longest is {LONGEST_DELAY:?}"
             )));
         }
-        self.hold.renewal.check()?;
+        self.options.renewal.check()?;
         Ok((name, Kind { ttl, lock_delay }))
     }
 }
 
-/// Checks what becomes a part of Consul's keys: `consul lock` would clean it up, and mean another key.
+/// Checks a text that becomes a part of Consul's keys. `consul lock` would clean up the paths that are refused here,
+/// and use another key.
 pub(super) fn check_path(what: &str, path: &str) -> Result<(), Error> {
     let why = if path.chars().any(char::is_control) {
         "has a control character"
@@ -120,7 +124,7 @@ pub(super) fn check_path(what: &str, path: &str) -> Result<(), Error> {
         return Ok(());
     };
     Err(Error::Invalid(format!(
-        "the {what} {path:?} {why}: it is a path of Consul's keys, such as `jobs/nightly`"
+        "the {what} {path:?} {why}: it must be a path of Consul's keys, such as `jobs/nightly`"
     )))
 }
 

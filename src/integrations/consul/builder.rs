@@ -1,4 +1,4 @@
-//! The setters of a Consul: nothing is checked before it connects.
+//! The builder of a Consul. Nothing is checked before it connects.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use crate::{
     base::{clock::SystemClock, name::Name, owner::Label, tls::Trust},
 };
 
-/// Where an agent listens if nobody says otherwise.
+/// The address of an agent by default.
 const DEFAULT: &str = "http://127.0.0.1:8500";
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
-/// A connection takes no longer than this, however long an answer may.
+/// A connection may take no longer than this, however long an answer may take.
 const LONGEST_DIAL: Duration = Duration::from_secs(3);
-/// Connections that wait for the next request.
+/// How many connections wait for the next request.
 const IDLE_CONNECTIONS: usize = 16;
 
 /// Builds a [`Consul`]. Every setting has a default.
@@ -43,7 +43,7 @@ const IDLE_CONNECTIONS: usize = 16;
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder {
     pub(super) url: Option<String>,
-    /// An address without a scheme speaks TLS.
+    /// An address without a scheme uses TLS.
     pub(super) is_tls: bool,
     pub(super) token: Option<String>,
     pub(super) login: Option<(String, String)>,
@@ -74,7 +74,7 @@ impl Builder {
     }
 
     /// The agent's HTTP address: `http://host:port`, `https://host:port`, `host:port`, or `unix:///path` of its socket.
-    /// Default: `http://127.0.0.1:8500`. Best is the agent of the same machine: it knows the servers.
+    /// Default: `http://127.0.0.1:8500`. Best use the agent on the same machine, which knows the servers.
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -92,33 +92,33 @@ impl Builder {
         self
     }
 
-    /// The datacenter that is asked. Default: the agent's own. All who share a name have to ask the same one.
+    /// The datacenter that is asked. Default: the agent's own. All programs that share a name have to ask the same one.
     pub fn datacenter(mut self, datacenter: impl Into<String>) -> Self {
         self.datacenter = Some(datacenter.into());
         self
     }
 
-    /// A path that stands before every name: `locks` puts `jobs/nightly` at `locks/jobs/nightly`. Default: none, so that
-    /// a name is what `consul lock` calls it.
+    /// A path before every name: with `locks` the name `jobs/nightly` is at `locks/jobs/nightly`. Default: none, so
+    /// that a name is the one that `consul lock` uses.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// How to speak TLS, for `https://`.
+    /// The TLS settings, for `https://`.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;
         self
     }
 
-    /// Who holds, for operators: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default: host:pid. It is the sessions' name,
-    /// and stands in the entries.
+    /// The holder's name, as operators see it: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default: `host:pid`. It
+    /// names the sessions, and is written into the entries.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// How long to wait for an answer. Default 5 s, as an election of Consul's servers takes some seconds.
+    /// How long to wait for an answer. Default 5 s, because an election of Consul's servers takes some seconds.
     pub fn request_timeout(mut self, d: Duration) -> Self {
         self.request_timeout = d;
         self
@@ -130,11 +130,12 @@ impl Builder {
         self
     }
 
-    /// Looks whether the agent answers, has a leader and accepts the token, the datacenter and the namespace.
+    /// Connects, and checks that the agent answers, has a leader and accepts the token, the datacenter and the
+    /// namespace.
     ///
     /// # Errors
-    /// - `Invalid` for a bad setting.
-    /// - `NoQuorum` with what Consul said, or why it cannot be reached.
+    /// - `Invalid` if a setting is not valid.
+    /// - `NoQuorum` with Consul's answer, or the reason why it cannot be reached.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -144,13 +145,13 @@ impl Builder {
         Ok(consul)
     }
 
-    /// Asks nobody yet; it fails only for bad settings.
+    /// Returns at once and asks no agent yet. It fails only if a setting is not valid.
     ///
-    /// Call it within a tokio runtime with I/O and time enabled: the background work runs there. Without a runtime every
-    /// call answers `Closed`.
+    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. Without a
+    /// runtime every call answers `Closed`.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `Invalid` if a setting is not valid.
     pub fn connect_lazy(self) -> Result<Consul, Error> {
         let address = Address::read(self.url.as_deref().unwrap_or(DEFAULT), self.is_tls)?;
         if self.request_timeout < SHORTEST_TIMEOUT {
@@ -198,7 +199,8 @@ impl Builder {
 }
 
 fn client(address: &Address, tls: &Tls, timeout: Duration) -> Result<Client, Error> {
-    let wrong = |why: String| Error::Invalid(format!("no connection to Consul can be made: {why}"));
+    let wrong =
+        |why: String| Error::Invalid(format!("cannot prepare a connection to Consul: {why}"));
     let config = match address.is_tls() {
         true => tls.config()?,
         false => Trust::Nobody.config().map_err(wrong)?.with_no_client_auth(),
@@ -216,7 +218,7 @@ fn client(address: &Address, tls: &Tls, timeout: Duration) -> Result<Client, Err
 
 fn secret(token: String) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::try_from(token).map_err(|_| {
-        Error::Invalid("the token of Consul has characters that no token has: is it a file's name or its content?".into())
+        Error::Invalid("Consul's token has characters that no token has: give the token alone, without line breaks".into())
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -1,4 +1,4 @@
-//! Settings from the variables that Consul's own tools read.
+//! Settings from the variables of Consul's own tools.
 
 use std::{env, ffi::OsString, fs};
 
@@ -32,13 +32,15 @@ impl Consul {
 }
 
 impl Builder {
-    /// A builder with the settings of the variables that Consul's own tools read: `CONSUL_HTTP_ADDR`, `_TOKEN`,
-    /// `_TOKEN_FILE`, `_AUTH`, `_SSL`, `_SSL_VERIFY`, `CONSUL_CACERT`, `CONSUL_CLIENT_CERT`, `CONSUL_CLIENT_KEY`,
-    /// `CONSUL_NAMESPACE`. An empty variable counts as not set. What is set afterwards counts instead.
+    /// Returns a builder with the settings in the environment. The variables are those of Consul's own tools:
+    /// `CONSUL_HTTP_ADDR`, `_TOKEN`, `_TOKEN_FILE`, `_AUTH`, `_SSL`, `_SSL_VERIFY`, `CONSUL_CACERT`,
+    /// `CONSUL_CLIENT_CERT`, `CONSUL_CLIENT_KEY`, `CONSUL_NAMESPACE`.
+    ///
+    /// An empty variable counts as not set. Setters that are called afterwards replace the values from the environment.
     ///
     /// # Errors
-    /// `Invalid` for a value or a file that cannot be read, and for `CONSUL_CAPATH` and `CONSUL_TLS_SERVER_NAME`, which
-    /// are not supported.
+    /// - `Invalid` if a value is not valid, or a file cannot be read.
+    /// - `Invalid` if `CONSUL_CAPATH` or `CONSUL_TLS_SERVER_NAME` is set, which are not supported.
     pub fn from_env() -> Result<Self, Error> {
         from(|variable| env::var_os(variable))
     }
@@ -56,12 +58,12 @@ fn from(variables: impl Fn(&str) -> Option<OsString>) -> Result<Builder, Error> 
             .transpose()
     };
     let flag = |variable: &str| -> Result<Option<bool>, Error> {
-        // As Go reads it.
+        // The values that Go accepts.
         word(variable)?
             .map(|value| match value.as_str() {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-                _ => Err(wrong(variable, "is neither true nor false")),
+                _ => Err(wrong(variable, "must be true or false")),
             })
             .transpose()
     };
@@ -75,7 +77,7 @@ fn from(variables: impl Fn(&str) -> Option<OsString>) -> Result<Builder, Error> 
     for (variable, instead) in [
         (
             AUTHORITIES_IN,
-            "put the certificates into one file, and name that in CONSUL_CACERT",
+            "put the certificates into one file, and name it in CONSUL_CACERT",
         ),
         (
             SERVER_NAME,
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_heeded_is_said() {
+    fn a_variable_that_cannot_be_used_is_named_in_the_error() {
         for (variable, value) in [
             (IS_TLS, "maybe"),
             (AUTHORITIES, "/nowhere/ca.pem"),

@@ -1,4 +1,4 @@
-//! Why Consul did not do what was asked, and what a caller is told of it.
+//! The reasons why Consul did not do a request, and the errors that callers get.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
@@ -6,12 +6,12 @@ use reqwest::StatusCode;
 
 use crate::{Error, NodeReport, Report, Silence, Vote, base::printable::printable};
 
-/// What Consul answers without a leader.
+/// Consul's answer without a leader.
 const NO_LEADER: &str = "No cluster leader";
-/// When to try again what Consul could not do: as long as it takes to elect a leader.
+/// When to try again after Consul failed: the time that electing a leader takes.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Why there is no answer that could be used.
+/// The reason why there is no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     silence: Silence,
@@ -20,7 +20,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// No answer came.
+    /// A fault because no answer came.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if error.is_connect() {
             return Self {
@@ -38,10 +38,10 @@ impl Fault {
         }
     }
 
-    /// An answer came, and says that it failed.
+    /// A fault because the answer says that the request failed.
     pub(super) fn of_answer(status: StatusCode, body: &[u8]) -> Self {
         let text = printable(String::from_utf8_lossy(body).trim());
-        // Where Consul says no more than the status.
+        // Without a text, the status is all that Consul says.
         let text = match text.is_empty() {
             true => status.to_string(),
             false => text,
@@ -54,13 +54,13 @@ impl Fault {
             ),
             429 => (
                 Silence::Failed(format!(
-                    "{text}: too many requests or connections of this address (http_max_conns_per_client)"
+                    "{text}: too many requests or connections from this address (http_max_conns_per_client)"
                 )),
                 true,
             ),
             400 => unfit("Consul does not accept the request"),
             _ if text.contains("No path to datacenter") => {
-                unfit("look at the name of the datacenter (.datacenter, --datacenter)")
+                unfit("check the name of the datacenter (.datacenter, --datacenter)")
             }
             _ if text.contains(NO_LEADER) || text.contains("No known Consul servers") => {
                 return Self::leaderless(&text);
@@ -73,20 +73,20 @@ impl Fault {
         }
     }
 
-    /// A step of a transaction was refused, for no reason that the transaction could bring about.
+    /// A fault because a step of a transaction was refused, for a reason that lies outside the transaction.
     pub(super) fn of_step(text: &str) -> Self {
         let status = match text.contains("Permission denied") {
             true => StatusCode::FORBIDDEN,
             false => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self {
-            // All of it or nothing.
+            // A transaction is done as a whole or not at all.
             is_certain: true,
             ..Self::of_answer(status, text.as_bytes())
         }
     }
 
-    /// The runtime ends.
+    /// A fault because the runtime ends.
     pub(super) fn ended() -> Self {
         Self {
             silence: Silence::ConnectionLost,
@@ -94,7 +94,7 @@ impl Fault {
         }
     }
 
-    /// No answer came in time, and there is no leader.
+    /// A fault because no answer came in time, and there is no leader.
     pub(super) fn no_leader() -> Self {
         Self::leaderless(NO_LEADER)
     }
@@ -102,14 +102,14 @@ impl Fault {
     fn leaderless(text: &str) -> Self {
         Self {
             silence: Silence::Failed(format!(
-                "{text}: its servers elect a leader, or too few of them are up (`consul operator raft list-peers`)"
+                "{text}: its servers are electing a leader, or too few of them are up (`consul operator raft list-peers`)"
             )),
             // A leader that has just lost its office may have done it.
             is_certain: false,
         }
     }
 
-    /// Something came that is not what Consul answers.
+    /// A fault because the answer is not one of Consul's.
     pub(super) fn unreadable(why: &impl std::fmt::Display) -> Self {
         Self {
             silence: Silence::Unfit(format!(
@@ -120,12 +120,12 @@ impl Fault {
         }
     }
 
-    /// As a log tells it.
+    /// The text for a log.
     pub(super) fn text(&self) -> String {
         self.silence.to_string()
     }
 
-    /// As an error of what was asked.
+    /// The error for the caller of a request.
     pub(super) fn error(self, subject: &str, node: &Arc<str>) -> Error {
         let nodes = vec![NodeReport {
             node: Arc::clone(node),
@@ -137,7 +137,7 @@ impl Fault {
     }
 }
 
-/// The last of the causes: the others say in other words that it failed.
+/// The last of the causes. The others only say in other words that the request failed.
 fn root_of(error: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(source) = last.source() {
@@ -162,7 +162,7 @@ mod tests {
         assert!(denied.contains("Permission denied") && denied.contains("CONSUL_HTTP_TOKEN"));
         assert!(is_certain);
         let (leader, is_certain) = fault(500, "No cluster leader");
-        assert!(leader.contains("elect a leader") && !is_certain);
+        assert!(leader.contains("electing a leader") && !is_certain);
         assert!(
             fault(500, "No path to datacenter")
                 .0

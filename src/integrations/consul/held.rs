@@ -1,4 +1,4 @@
-//! What a caller is told that did not get it: who holds, and what stands in the way.
+//! The errors of a caller that got nothing: the holders, or another obstacle.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
 
 /// The most permits at once: a transaction of Consul has 64 steps.
 pub(super) const MOST_AT_ONCE: u32 = 63;
-/// So many holders are named.
+/// At most this many holders are named.
 const NAMED: usize = 5;
-/// Consul is asked for so long who they are.
+/// How long to ask Consul for the names of holders.
 const ASKED: Duration = Duration::from_secs(1);
 
-/// Others had it until the wait was over.
+/// The error for a wait that ran out while others held it.
 pub(super) async fn held(agent: &Agent, name: &Name, form: Form, limit: u32, view: &View) -> Error {
     let (named, others) = view.holders().split_at(view.holders().len().min(NAMED));
     let names = join_all(named.iter().map(|one| who(agent, one))).await;
@@ -29,7 +29,7 @@ pub(super) async fn held(agent: &Agent, name: &Name, form: Form, limit: u32, vie
     if !others.is_empty() {
         names.push_str(&format!(" and {} more", others.len()));
     }
-    // Where one is free others are in front, or a lock-delay lasts.
+    // If a permit is free, other waiters are in front, or a lock-delay lasts.
     let is_full = view.free(limit) == 0;
     let holder = is_full.then(|| names.into());
     let report = report(agent, name, Vote::Held(None), holder);
@@ -39,7 +39,7 @@ pub(super) async fn held(agent: &Agent, name: &Name, form: Form, limit: u32, vie
     })
 }
 
-/// `web-1:77 (session 5c0b…)`; of a stranger what its session is called.
+/// Names a holder, as in `web-1:77 (session 5c0b…)`. A stranger is named by its session.
 async fn who(agent: &Agent, holder: &Contender) -> String {
     let session = &holder.session;
     if let Some(label) = &holder.label {
@@ -55,12 +55,12 @@ async fn who(agent: &Agent, holder: &Contender) -> String {
     }
 }
 
-/// It was taken so late that it is of no use.
+/// The error for a grant that came too late to be of use.
 pub(super) fn too_slow(agent: &Agent, name: &Name) -> Error {
     Error::TooSlow(report(agent, name, Vote::Confirmed, None))
 }
 
-/// The record has another limit.
+/// The error for a record with another limit.
 pub(super) fn conflict(agent: &Agent, name: &Name, asked: u32, found: u32) -> Error {
     Error::LimitConflict(LimitConflict {
         asked,
@@ -69,18 +69,18 @@ pub(super) fn conflict(agent: &Agent, name: &Name, asked: u32, found: u32) -> Er
     })
 }
 
-/// So many cannot be had at once.
+/// The error for a number of permits that can never be had at once.
 pub(super) fn too_many(count: u32, limit: u32) -> Error {
     Error::Invalid(format!(
-        "{count} permits at once cannot be had: 1 to {} can, of a limit of {limit}",
+        "cannot acquire {count} permits at once: ask for 1 to {}; the limit is {limit}",
         limit.min(MOST_AT_ONCE)
     ))
 }
 
-/// Something else stands there.
+/// The error for a name that something else uses.
 pub(super) fn foreign(name: &Name, foreign: &Foreign) -> Error {
     Error::Invalid(format!(
-        "what stands in Consul under {:?} {foreign}. It is left as it is: take another name or prefix",
+        "the entry in Consul under {:?} {foreign}. It was left unchanged: use another name or prefix",
         name.as_str()
     ))
 }

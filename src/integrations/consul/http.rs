@@ -12,21 +12,22 @@ use super::{
 };
 use crate::base::printable::printable;
 
-/// At most so many requests at once: with the queries that wait, half of the connections that Consul accepts.
+/// At most this many requests at once. Together with the waiting queries they take half of the connections that Consul
+/// accepts.
 pub(super) const REQUESTS: usize = 32;
-/// For how long Consul holds a query back while nothing changes.
+/// How long Consul holds a query back while nothing changes.
 const HELD_BACK: Duration = Duration::from_secs(15);
-/// What Consul adds to that at most, so that not all come back at once: a sixteenth.
+/// Consul adds up to this fraction to that time, so that not all queries come back at once.
 const SPREAD: u32 = 16;
-/// What is asked once more when an answer is late may take so long.
+/// The timeout of the question for a leader, which is asked when an answer is late.
 const LEADER: Duration = Duration::from_millis(300);
 const TOKEN: &str = "X-Consul-Token";
 const INDEX: &str = "X-Consul-Index";
-/// What transactions, sessions and keys are asked under.
+/// The version in the paths of transactions, sessions and keys.
 const VERSION: &str = "v1";
-/// What Consul says of a session that is gone; a proxy in front may answer 404 too.
+/// Consul's answer about a session that is gone. A proxy in front may answer 404 too.
 const NO_SUCH_SESSION: &str = "Session id";
-/// Nobody's: who asks for it learns whether the token, the datacenter and the namespace are good.
+/// An id that no session has. The answer shows whether the token, the datacenter and the namespace are accepted.
 const NO_SESSION: &str = "00000000-0000-0000-0000-000000000000";
 
 /// An agent, and how to talk to it.
@@ -39,9 +40,9 @@ pub(super) struct Http {
     /// User and password of a proxy in front.
     pub(super) login: Option<(String, String)>,
     pub(super) timeout: Duration,
-    /// So many requests at once, besides those that wait for changes.
+    /// Limits the requests at once, besides the queries that wait for changes.
     pub(super) requests: Semaphore,
-    /// Where it is, for people.
+    /// The agent's address, for people.
     pub(super) node: Arc<str>,
 }
 
@@ -52,13 +53,13 @@ struct Answer {
 }
 
 impl Http {
-    /// Whether it answers, has a leader, and accepts the token, the datacenter and the namespace.
+    /// Checks that the agent answers, has a leader, and accepts the token, the datacenter and the namespace.
     pub(super) async fn look(&self) -> Result<(), Fault> {
         self.session_info(NO_SESSION).await.map(drop)
     }
 
-    /// All keys that begin so, and the index of that. With the index of an earlier answer it waits, for some seconds,
-    /// until something has changed.
+    /// Returns all keys that begin with `folder`, and the index of the answer. With the index of an earlier answer it
+    /// waits, for some seconds, until something has changed.
     pub(super) async fn list(
         &self,
         folder: &str,
@@ -74,13 +75,13 @@ impl Http {
         }
         let answer = self.send(Method::GET, path, &query, None, timeout).await?;
         match answer.status {
-            // No key begins so. With a text it is a proxy's.
+            // No key begins with it. An answer with a text would be a proxy's.
             StatusCode::NOT_FOUND if answer.body.is_empty() => Ok((Vec::new(), answer.index)),
             _ => Ok((answer.json()?, answer.index)),
         }
     }
 
-    /// All of the steps or none.
+    /// Does all of the steps or none.
     pub(super) async fn transact(&self, steps: &[Step]) -> Result<Result<Outcome, Refusal>, Fault> {
         let answer = self.put(["txn"], &[], &steps).await?;
         let outcome: Outcome = answer.json()?;
@@ -90,7 +91,7 @@ impl Http {
         })
     }
 
-    /// Locks a contender's entry for its session. False if the session is gone.
+    /// Locks a contender's entry for its session. Returns false if the session is gone.
     pub(super) async fn contend(
         &self,
         folder: &str,
@@ -118,7 +119,7 @@ impl Http {
         Ok(answer.json::<SessionMade>()?.id)
     }
 
-    /// Starts its TTL anew. False if it is gone.
+    /// Starts the session's TTL again. Returns false if the session is gone.
     pub(super) async fn renew(&self, session: &str) -> Result<bool, Fault> {
         let answer = self.put(["session", "renew", session], &[], &()).await?;
         match answer.status {
@@ -128,7 +129,7 @@ impl Http {
         }
     }
 
-    /// Ends it, and what it has locked goes with it. Also fine if it is gone.
+    /// Ends the session, which deletes the keys that it has locked. It is no error if the session is gone.
     pub(super) async fn destroy(&self, session: &str) -> Result<(), Fault> {
         self.put(["session", "destroy", session], &[], &())
             .await
@@ -144,7 +145,8 @@ impl Http {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// Without a leader Consul holds a request back for seconds before it says so. This it tells at once.
+    /// Returns true if there is no leader. Without one Consul holds a request back for seconds before it says so, but
+    /// it answers this question at once.
     async fn has_no_leader(&self) -> bool {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -202,7 +204,7 @@ impl Http {
         if let Some(body) = body {
             request = request.body(body);
         }
-        // It cannot be closed.
+        // The semaphore is never closed.
         let _permit = match timeout > self.timeout {
             true => None,
             false => self.requests.acquire().await.ok(),

@@ -1,4 +1,4 @@
-//! One lease: renewed, watched, and given back.
+//! The task of one lease: it is renewed, watched, and given back.
 
 use std::{future, pin::Pin, sync::Arc, time::Duration};
 
@@ -29,20 +29,20 @@ use crate::{
     protocol::ballot::validity::notice,
 };
 
-/// Whoever holds for longer than this is told at once when Consul says that it is over. Shorter sections are spared the
-/// query.
+/// A lease that is held for longer than this hears at once when Consul says that it is over. A shorter section is
+/// spared the query.
 const WATCHED_AFTER: Duration = Duration::from_millis(100);
-/// There is one lease to a keeper.
+/// Each keeper has one lease.
 const ONLY: LeaseId = LeaseId(0);
 
-/// What a lease is asked for.
+/// A request to the task of a lease.
 enum Asked {
     Extend(Responder<()>),
     Release(Option<Responder<()>>),
     Abandon,
 }
 
-/// The way to a lease's task.
+/// The way to the task of a lease.
 struct Desk(mpsc::UnboundedSender<Asked>);
 
 impl Keeper for Desk {
@@ -64,7 +64,7 @@ impl Keeper for Desk {
 }
 
 impl Desk {
-    /// `Closed` if the task is gone: the question is dropped with its way back.
+    /// The answer is `Closed` if the task is gone, because the request is dropped with its way back.
     fn ask(&self, what: impl FnOnce(Responder<()>) -> Asked) -> Response<()> {
         let (reply, answer) = Response::channel();
         let _ = self.0.send(what(reply));
@@ -72,7 +72,7 @@ impl Desk {
     }
 }
 
-/// Makes a lease of what was taken, and keeps it in the background.
+/// Makes a lease of the permits, and keeps it in the background.
 pub(super) fn hold(agent: &Arc<Agent>, permits: Permits, renewal: Renewal) -> Lease {
     let (now, ttl) = (agent.now(), permits.ttl());
     let good = Good {
@@ -114,9 +114,9 @@ pub(super) fn hold(agent: &Arc<Agent>, permits: Permits, renewal: Renewal) -> Le
 /// A renewal under way.
 type Renewing = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
-/// What became of a renewal.
+/// The result of a renewal.
 struct Answered {
-    /// Who waits for it; none: it was due.
+    /// The caller that waits for it; `None` if the renewal was due.
     caller: Option<Responder<()>>,
     answer: Result<Renewed, Fault>,
 }
@@ -155,7 +155,7 @@ impl Keeping {
                     Some(Asked::Abandon) | None => return self.permits.abandon(),
                 },
                 () = &mut over => {
-                    // Nobody renews any more.
+                    // Nobody renews the lease any more.
                     self.told = true;
                     self.shared.lose(LossReason::NodesLost);
                     return self.permits.abandon();
@@ -167,7 +167,7 @@ impl Keeping {
         }
     }
 
-    /// Does what is due, and says when something will be again.
+    /// Does what is due, and returns when something will be due again.
     fn look(&mut self) -> Option<Instant> {
         loop {
             let now = self.agent.now();
@@ -232,7 +232,7 @@ impl Keeping {
         }
     }
 
-    /// Consul was asked then to renew it, and did.
+    /// Notes that Consul renewed the sessions. `at` is when Consul was asked.
     fn extended(&mut self, at: Tick, now: Tick, is_due: bool) -> Result<(), Error> {
         self.permits.renewed(at);
         let jitter = jitter(self.upkeep.ttl());
@@ -248,7 +248,7 @@ impl Keeping {
         self.shared.lost_now().map_or(Error::Closed, Error::from)
     }
 
-    /// A watcher tells what stands in Consul. Its faults say nothing of the lease: the renewals will tell.
+    /// Takes the news of a watcher. The watcher's faults say nothing about the lease: the renewals will find out.
     fn sees(&mut self, seen: Seen) {
         let Some(Ok(keys)) = seen else {
             return;
@@ -263,7 +263,7 @@ impl Keeping {
         }
     }
 
-    /// Once, if it was not given up.
+    /// Logs the loss once, unless the lease was given up.
     fn lose(&mut self, reason: LossReason) {
         (self.news, self.watches_at) = (None, None);
         let told = std::mem::replace(&mut self.told, true);
@@ -278,7 +278,7 @@ impl Keeping {
     }
 
     async fn release(mut self, caller: Option<Responder<()>>) {
-        // Its holder may have seen the end of its time before we did.
+        // The holder may have seen the end of the lease before this task did.
         if let Some(lost) = self.shared.lost_now() {
             self.lose(lost.reason);
         }
@@ -293,7 +293,7 @@ impl Keeping {
     }
 }
 
-/// What a watcher tells next.
+/// Waits for the next news of a watcher.
 async fn news(news: &mut Option<watch::Receiver<Seen>>) -> Seen {
     let Some(receiver) = news else {
         return future::pending().await;
@@ -305,7 +305,7 @@ async fn news(news: &mut Option<watch::Receiver<Seen>>) -> Seen {
     receiver.borrow_and_update().clone()
 }
 
-/// Renewals are spread, so that many leases are not renewed in one burst.
+/// Spreads renewals, so that many leases are not renewed in one burst.
 fn jitter(ttl: Duration) -> Duration {
     rand::rng().random_range(Duration::ZERO..=ttl / 20)
 }

@@ -1,4 +1,4 @@
-//! For how long a session is good: pure arithmetic on the instants at which Consul was asked.
+//! How long a session is good: pure arithmetic on the instants at which Consul was asked.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::{
     protocol::ballot::validity::{notice, valid_until},
 };
 
-/// One that is older than this part of its TTL is renewed before it is held by.
+/// A session that is older than this part of its TTL is renewed before a lease uses it.
 const FRESH: u32 = 10;
 
-/// Of one session.
+/// The life of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     ttl: Duration,
-    /// Just before Consul was asked to make or to renew it, the last time that it did.
+    /// Just before Consul was asked for the last renewal that it did, or to make the session.
     renewed_at: Tick,
 }
 
@@ -26,22 +26,22 @@ impl Life {
         }
     }
 
-    /// It was renewed, which Consul was asked for then. Answers may come in any order.
+    /// Notes a renewal that Consul was asked for at this time. Answers may come in any order.
     pub(super) fn renewed(&mut self, asked_at: Tick) {
         self.renewed_at = self.renewed_at.max(asked_at);
     }
 
-    /// Until when Consul keeps it, as far as we may rely on it: Consul ends it no sooner than a TTL after it was renewed.
+    /// The end until which the session can be relied on. Consul ends it no sooner than a TTL after its renewal.
     pub(super) fn good_until(&self) -> Tick {
         valid_until(self.renewed_at, self.ttl)
     }
 
-    /// Whether a grant by it is of use still: it is good for longer than its loss is announced before.
+    /// Returns true if a grant by this session is still of use: the session outlasts the notice of a loss.
     pub(super) fn is_in_time(&self, now: Tick) -> bool {
         self.good_until().minus(notice(self.ttl)) > now
     }
 
-    /// Whether nearly all of its TTL is left.
+    /// Returns true if nearly all of its TTL is left.
     pub(super) fn is_fresh(&self, now: Tick) -> bool {
         now.since(self.renewed_at) <= self.ttl / FRESH
     }
@@ -51,7 +51,7 @@ impl Life {
         self.renewed_at.plus(self.ttl / 3)
     }
 
-    /// When Consul has ended it at the latest.
+    /// The time by which Consul has ended it.
     pub(super) fn gone_at(&self) -> Tick {
         self.renewed_at.plus(self.ttl * 2)
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_good_for_a_ttl_less_drift_from_the_asking() {
+    fn a_session_is_good_for_its_ttl_less_drift_from_the_request() {
         // The drift is 1 % and 2 ms.
         let life = Life::new(TTL, at(1_000));
         assert_eq!(life.good_until(), at(1_000 + 10_000 - 102));
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_fresh_up_to_a_tenth_of_its_ttl() {
+    fn a_session_is_fresh_for_a_tenth_of_its_ttl() {
         let life = Life::new(TTL, at(1_000));
         assert!(life.is_fresh(at(2_000)));
         assert!(!life.is_fresh(Tick::from_nanos(2_000_000_001)));
     }
 
     #[test]
-    fn it_is_of_use_until_its_loss_would_be_announced() {
+    fn a_session_is_in_time_until_its_loss_would_be_announced() {
         let life = Life::new(TTL, at(1_000));
         // A twentieth of the TTL before its end.
         let announced = at(1_000 + 10_000 - 102 - 500);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_late_takes_nothing_away() {
+    fn a_late_renewal_answer_does_not_shorten_the_session() {
         let mut life = Life::new(TTL, at(1_000));
         life.renewed(at(5_000));
         life.renewed(at(4_000));

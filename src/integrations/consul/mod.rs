@@ -1,7 +1,8 @@
 //! Locks and semaphores on a Consul cluster, for fleets that already run one.
 //!
-//! They have the verbs, the settings and the [`Lease`](crate::Lease) of [`Quorum`](crate::Quorum)'s, and share no server
-//! with them: a lock of Consul and one of Redis do not know of each other, and their tokens must not be compared.
+//! They have the same verbs, settings and [`Lease`](crate::Lease) as those of a [`Quorum`](crate::Quorum), and share no
+//! server with them. A lock of Consul and one of Redis do not know of each other, and their tokens must not be
+//! compared.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), quorate::Error> {
@@ -16,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [The guide](crate::docs::consul) says when to choose which, what is promised, and what stands in Consul.
+//! [The guide](crate::docs::consul) says when to choose which, what is promised, and what is stored in Consul.
 
 mod address;
 mod agent;
@@ -46,9 +47,11 @@ use std::{fmt, future::Future, sync::Arc};
 pub use self::{builder::Builder, mutex::Mutex, semaphore::Semaphore, tls::Tls};
 
 use self::{agreed::Agreed, asks::Asks, record::Form, root::Root};
-use crate::{Error, locks::options::Hold};
+use crate::{Error, locks::options::LeaseOptions};
 
-/// A Consul cluster, by way of one agent. Cheap to clone; clones share sessions and connections.
+/// A Consul cluster, reached through one agent. Locks and semaphores are made from it.
+///
+/// It is cheap to clone, and clones share sessions and connections. End it with [`shutdown`](Self::shutdown).
 ///
 /// The background work runs on the tokio runtime that connected. When that runtime is gone, every call answers
 /// [`Error::Closed`] at once.
@@ -67,28 +70,32 @@ impl Consul {
         Self::builder().url(url).connect().await
     }
 
-    /// A builder, to set what differs from the defaults.
+    /// Returns a builder, to change settings before connecting.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The lock with this name: that of `consul lock NAME`. A name is a path of Consul's keys, checked when the lock is
-    /// taken. A semaphore may not have the same name.
+    /// Returns the lock with this name, which is that of `consul lock NAME`.
+    ///
+    /// A name is a path of Consul's keys, and is checked when the lock is taken. A semaphore may not have the same
+    /// name.
     pub fn mutex(&self, name: impl Into<String>) -> Mutex {
         Mutex(self.asks(name.into(), Form::Lock, 1))
     }
 
-    /// The semaphore with this name and so many permits (1 to 8,000): that of `consul lock -n LIMIT NAME`. (With `-n 1`
-    /// `consul lock` takes a lock: see [`mutex`](Self::mutex).)
+    /// Returns the semaphore with this name and `limit` permits (1 to 8,000), which is that of
+    /// `consul lock -n LIMIT NAME`.
+    ///
+    /// With `-n 1`, `consul lock` takes a lock: see [`mutex`](Self::mutex).
     pub fn semaphore(&self, name: impl Into<String>, limit: u32) -> Semaphore {
         Semaphore(self.asks(name.into(), Form::Semaphore, limit))
     }
 
-    /// Looks whether the agent answers, has a leader and accepts the token, the datacenter and the namespace, as
+    /// Checks that the agent answers, has a leader and accepts the token, the datacenter and the namespace, as
     /// [`Builder::connect`] does.
     ///
     /// # Errors
-    /// `NoQuorum` with what Consul said, or why it cannot be reached.
+    /// `NoQuorum` with Consul's answer, or the reason why it cannot be reached.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -100,12 +107,15 @@ impl Consul {
         }
     }
 
-    /// Ends it, for all clones. New calls, and those that wait, get `Closed`. Held leases go on being renewed, and it
-    /// waits until they are dropped, what they held is given back and all sessions are destroyed, for at most the
-    /// [shutdown timeout](Builder::shutdown_timeout). What is still held then is left to its TTL: the names are returned.
+    /// Ends the connection for all clones, and waits until all leases are released and all sessions are destroyed. Make
+    /// it the last line of `main`.
+    ///
+    /// New calls and waiters get `Closed`. Held leases are renewed until they are dropped. It waits for at most the
+    /// [shutdown timeout](Builder::shutdown_timeout). It returns the names that are still held then, which are left to
+    /// their TTL.
     ///
     /// # Cancel safety
-    /// May be dropped; it has begun then.
+    /// May be dropped; the end has begun then.
     pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let agent = Arc::clone(&self.0.agent);
         agent.close();
@@ -118,7 +128,7 @@ impl Consul {
             name: name.into(),
             form,
             limit: Arc::new(Agreed::new(limit)),
-            hold: Hold::new(asks::LONGEST),
+            options: LeaseOptions::new(asks::LONGEST),
         }
     }
 }

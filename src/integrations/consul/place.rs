@@ -1,4 +1,4 @@
-//! One name, as all that ask for it in this process share it: who is next here, and one query that waits at Consul for
+//! One name, shared by all callers in this process: the order of their turns, and one query that waits at Consul for
 //! changes.
 
 use std::{
@@ -20,20 +20,20 @@ use super::{
     wire::Pair,
 };
 
-/// How many waiters that ask for the same number of permits stand in line at Consul. The next one stands there already when
-/// the first is served.
+/// How many waiters for the same number of permits have an entry in Consul at a time. The next one is there already
+/// when the first is served.
 const LOCK_TURNS: usize = 2;
 const SEMAPHORE_TURNS: usize = 4;
-/// After a failed query, doubled each time.
+/// The rest after a failed query. It doubles each time.
 const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// Where too many queries wait already.
+/// The rest between two looks, if too many queries wait already.
 const POLL: Duration = Duration::from_secs(2);
 
 /// All keys of a name at one index, or why they are not known.
 pub(super) type Seen = Option<Result<Arc<Keys>, Fault>>;
 
-/// The keys of a name, as Consul gave them.
+/// The keys of a name, as Consul returned them.
 #[derive(Debug)]
 pub(super) struct Keys {
     pairs: Vec<Pair>,
@@ -54,13 +54,13 @@ impl Places {
         }
     }
 
-    /// What all that ask for this name share. `folder` is the beginning of its keys, with the slash.
+    /// The shared state of a name. `folder` is the beginning of its keys, with the slash.
     pub(super) fn at(&self, folder: &str) -> Arc<Place> {
         let mut places = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = places.get(folder).and_then(Weak::upgrade) {
             return place;
         }
-        // Names come and go.
+        // Names come and go, so unused ones are removed when the map is full.
         if places.len() == places.capacity() {
             places.retain(|_, place| place.strong_count() > 0);
         }
@@ -75,8 +75,8 @@ pub(super) struct Place {
     agent: Arc<Agent>,
     /// The beginning of its keys, with the slash.
     pub(super) folder: Arc<str>,
-    /// Waiters wait for their turn here, in order. Those that ask for another number of permits have turns of their own, as
-    /// they may be served while these cannot.
+    /// Waiters wait for their turn here, in order. Each number of permits has turns of its own, because its waiters may
+    /// be served while others cannot be.
     turns: Mutex<HashMap<(Form, u32), Arc<Semaphore>>>,
     watcher: Mutex<Option<watch::Sender<Seen>>>,
 }
@@ -91,10 +91,10 @@ impl Place {
         }
     }
 
-    /// Waits for the turn of a waiter that asks for this many permits, among those of this process.
+    /// Waits for the turn of a waiter for this many permits, among the waiters of this process.
     pub(super) async fn turn(&self, form: Form, count: u32) -> Option<OwnedSemaphorePermit> {
         let turns = self.turns(form, count);
-        // It is never closed.
+        // The semaphore is never closed.
         turns.acquire_owned().await.ok()
     }
 
@@ -110,12 +110,12 @@ impl Place {
         Arc::clone(turns)
     }
 
-    /// Tells of every change from now on, and of what stands there first.
+    /// Returns a receiver of every change from now on, which begins with the present keys.
     pub(super) fn watch(self: &Arc<Self>) -> watch::Receiver<Seen> {
         let mut watcher = self.watcher();
         if let Some(watcher) = &*watcher {
             let mut receiver = watcher.subscribe();
-            // What it knows already is news to this one.
+            // The watcher's last news is new to this receiver.
             receiver.mark_changed();
             return receiver;
         }
@@ -133,14 +133,14 @@ impl Place {
         receiver
     }
 
-    /// What a watcher has told last, if there is one.
+    /// The last news of the watcher, if there is one.
     pub(super) fn known(&self) -> Option<Arc<Keys>> {
         let watcher = self.watcher();
         let seen = watcher.as_ref()?.borrow();
         seen.as_ref()?.as_ref().ok().cloned()
     }
 
-    /// Until nobody listens.
+    /// Watches until nobody listens.
     async fn keep_watching(&self, sender: &watch::Sender<Seen>) {
         loop {
             select! {
@@ -156,12 +156,12 @@ impl Place {
         }
     }
 
-    /// Does not end.
+    /// Sends the keys of the name, for ever.
     async fn tell(&self, sender: &watch::Sender<Seen>) {
         let (mut last, mut rest) = (None, FIRST_REST);
         loop {
             let permit = self.agent.queries.try_acquire().ok();
-            // An index of 0 would not be waited for.
+            // Consul would not wait with an index of 0.
             let since = last.map(|last: u64| last.max(1));
             let waits = since.filter(|_| permit.is_some());
             let asked = Instant::now();
@@ -177,7 +177,7 @@ impl Place {
                     if polls {
                         sleep(POLL).await;
                     } else if !is_new && asked.elapsed() < FIRST_REST {
-                        // It does not hold queries back.
+                        // This server does not hold queries back.
                         sleep(LONGEST_REST).await;
                     }
                 }
@@ -200,7 +200,7 @@ impl Keys {
         self.index
     }
 
-    /// What they are, for one of this form.
+    /// A view of these keys, for a lock or a semaphore.
     pub(super) fn view(&self, form: Form, folder: &str) -> Result<View, Foreign> {
         View::read(form, folder, &self.pairs, self.index)
     }

@@ -1,14 +1,15 @@
-//! What stands in Consul under one name, and what follows from it. Pure.
+//! The keys in Consul under one name, and the decisions that follow from them. Pure.
 //!
 //! The layout is that of Consul's own Go client (`api/lock.go`, `api/semaphore.go`), so `consul lock` and this library
 //! exclude each other:
 //!
 //! - `<name>/.lock` of a lock: a key that the holder's session has locked.
-//! - `<name>/.lock` of a semaphore: a record `{"Limit": 3, "Holders": {"<session>": true}}`, changed by compare-and-set.
+//! - `<name>/.lock` of a semaphore: a record `{"Limit": 3, "Holders": {"<session>": true}}`, changed by
+//!   compare-and-set.
 //! - `<name>/<session>`: a contender, locked by its session. Consul deletes it with the session. So a holder without a
 //!   contender is dead, and is left out of the next record.
 //!
-//! A waiter is a contender that does not hold. Locks of this library have such entries too, for the order alone.
+//! A waiter is a contender that does not hold. Locks of this library have such entries too, only for the order.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::wire::{Pair, Step};
 
-/// The flags of what belongs to a semaphore.
+/// The flags of a semaphore's keys.
 const SEMAPHORE_FLAGS: u64 = 0xe0f6_9a2b_aa41_4de0;
-/// The flags of what belongs to a lock.
+/// The flags of a lock's keys.
 const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
 /// The last part of the record's key.
 pub(super) const RECORD: &str = ".lock";
@@ -26,12 +27,12 @@ pub(super) const RECORD: &str = ".lock";
 /// A session's id.
 pub(super) type Id = Arc<str>;
 
-/// What it is that stands under a name.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// One holder: the key's session.
+    /// One holder: the session of the key.
     Lock,
-    /// At most so many holders: a record.
+    /// Up to a limit of holders: a record.
     Semaphore,
 }
 
@@ -52,14 +53,14 @@ struct Record {
     holders: Option<BTreeMap<Id, bool>>,
 }
 
-/// Why what stands under a name cannot be used.
+/// The reason why the keys under a name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
-    /// It is of the other form.
+    /// They are of the other form.
     Is(Form),
-    /// Nobody's that we know.
+    /// Their flags are not known.
     Unknown { flags: u64 },
-    /// A semaphore's by its flags, but it cannot be read.
+    /// The flags are a semaphore's, but the record cannot be read.
     Unreadable(String),
 }
 
@@ -67,10 +68,10 @@ impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Is(Form::Lock) => f.write_str(
-                "is a lock (of `consul lock` without -n, or of consul::Consul::mutex), and not a semaphore",
+                "is a lock (of `consul lock` without -n, or of consul::Consul::mutex), not a semaphore",
             ),
             Self::Is(Form::Semaphore) => f.write_str(
-                "is a semaphore (of `consul lock -n`, or of consul::Consul::semaphore), and not a lock",
+                "is a semaphore (of `consul lock -n`, or of consul::Consul::semaphore), not a lock",
             ),
             Self::Unknown { flags } => write!(
                 f,
@@ -81,32 +82,32 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Somebody with an entry under the name.
+/// A session with an entry under the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contender {
     pub(super) session: Id,
-    /// What its owner wrote there: who it is, for people. `consul lock` writes nothing.
+    /// The text that the owner wrote there, which names it for people. `consul lock` writes nothing.
     pub(super) label: Option<String>,
 }
 
-/// All that stands under one name at one index.
+/// All keys under one name at one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// At which index of Consul's it was so.
+    /// Consul's index of this view.
     pub(super) index: u64,
-    /// At which index the record was written; 0: there is none.
+    /// The index at which the record was written; 0 if there is no record.
     record_at: u64,
-    /// As the record has it. A lock's is 1; none where there is no record.
+    /// The limit in the record. A lock's is 1. `None` if there is no record.
     limit: Option<u32>,
-    /// The record names some who do not live any more.
+    /// The record names some holders that are dead.
     has_dead: bool,
-    /// Those that hold and live.
+    /// The living holders.
     holders: Vec<Contender>,
-    /// Those that wait and live, the longest wait first.
+    /// The living waiters, the longest wait first.
     waiting: Vec<Contender>,
 }
 
-/// What somebody asks for.
+/// A demand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) limit: u32,
@@ -114,28 +115,28 @@ pub(super) struct Asked<'a> {
     pub(super) count: u32,
     /// The session under which it waits already.
     pub(super) waits_as: Option<&'a Id>,
-    /// Those in front have had their time.
+    /// The waiters in front have had their time.
     pub(super) overtakes: bool,
 }
 
-/// What follows for somebody who asks.
+/// The decision about a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// It may try to take it.
+    /// It may try to take the permits.
     Take,
-    /// Others hold it.
+    /// Others hold them.
     Full,
-    /// There is room, but others were there before.
+    /// Permits are free, but others were there before.
     Behind,
     /// The record has this limit.
     Conflict(u32),
 }
 
 impl View {
-    /// Reads what a query of all keys below `folder` (with its slash) has given.
+    /// Reads the answer to a query of all keys below `folder` (with its slash).
     ///
     /// # Errors
-    /// Something else stands there.
+    /// Something else uses the name.
     pub(super) fn read(
         form: Form,
         folder: &str,
@@ -195,7 +196,7 @@ impl View {
         Ok(view)
     }
 
-    /// Whether who asks may take it.
+    /// Decides about a demand.
     pub(super) fn follows(&self, asked: Asked<'_>) -> Follows {
         if let Some(found) = self.limit.filter(|found| *found != asked.limit) {
             return Follows::Conflict(found);
@@ -219,13 +220,13 @@ impl View {
         }
     }
 
-    /// How many permits are left.
+    /// How many permits are free.
     pub(super) fn free(&self, limit: u32) -> u32 {
         let held = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
         self.limit.unwrap_or(limit).saturating_sub(held)
     }
 
-    /// As the record has it.
+    /// The limit in the record.
     pub(super) fn limit(&self) -> Option<u32> {
         self.limit
     }
@@ -238,14 +239,14 @@ impl View {
         !self.waiting.is_empty()
     }
 
-    /// Whether all of these sessions hold.
+    /// Returns true if all of these sessions hold.
     pub(super) fn is_held_by(&self, sessions: &[Id]) -> bool {
         sessions
             .iter()
             .all(|id| self.holders.iter().any(|one| one.session == *id))
     }
 
-    /// Takes it, if nothing has changed since. The record's key is the last that it writes.
+    /// The steps that take the permits, if nothing has changed since. The record's key is the last that they write.
     pub(super) fn take(
         &self,
         form: Form,
@@ -261,8 +262,8 @@ impl View {
             Form::Lock => {
                 steps.push(Step::check(record.clone(), self.record_at));
                 for session in sessions {
-                    // It may wait there, also where that is not seen yet. Left behind, it would seem to wait for as long
-                    // as its session lives.
+                    // The session may have an entry as a waiter, even if this view does not show it yet. Left behind,
+                    // the entry would seem to wait for as long as its session lives.
                     steps.push(Step::delete(format!("{folder}{session}")));
                     steps.push(Step::lock(record.clone(), session, flags, label));
                 }
@@ -303,8 +304,8 @@ impl View {
         self
     }
 
-    /// Gives back what these sessions hold of a semaphore. The dead are left out of the record, and a record without
-    /// holders goes.
+    /// The steps that give back the permits of these sessions. Dead holders are left out of the record, and a record
+    /// without holders is deleted.
     pub(super) fn leave(&self, folder: &str, sessions: &[Id]) -> Vec<Step> {
         let record = format!("{folder}{RECORD}");
         let mut steps: Vec<Step> = sessions
@@ -327,7 +328,7 @@ impl View {
         steps
     }
 
-    /// Changes the limit; none if there is no record that has one.
+    /// The step that changes the limit. `None` if there is no record with a limit.
     pub(super) fn resize(&self, folder: &str, limit: u32) -> Option<Step> {
         self.limit?;
         let holders = self.holders.iter().map(|one| &one.session);
@@ -337,7 +338,7 @@ impl View {
     }
 }
 
-/// Frees a lock that this session holds.
+/// The steps that free a lock that this session holds.
 pub(super) fn unlock(folder: &str, session: &Id) -> Vec<Step> {
     let record = format!("{folder}{RECORD}");
     vec![
@@ -362,9 +363,9 @@ fn foreign(flags: u64) -> Foreign {
     }
 }
 
-/// The limit, if there is one, and who holds.
+/// The limit, if there is one, and the holders.
 fn holders_in(value: &[u8]) -> Result<(Option<u32>, BTreeMap<Id, bool>), Foreign> {
-    // The Go client takes a record without a value for one that is not there.
+    // The Go client treats a record without a value as missing.
     if value.is_empty() {
         return Ok((None, BTreeMap::new()));
     }
@@ -385,7 +386,7 @@ fn record_of<'a>(limit: u32, holders: impl IntoIterator<Item = &'a Id>) -> Vec<u
         limit,
         holders: Some(holders),
     };
-    // Text and numbers: it cannot fail.
+    // There is only text and numbers, so this cannot fail.
     serde_json::to_vec(&record).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! What every handle of one Consul leads to.
+//! The shared root of all handles of one Consul.
 
 use std::sync::Arc;
 

@@ -1,21 +1,26 @@
 //! The semaphore on Consul sessions.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc};
 
 use tokio::sync::oneshot;
 
 use super::{asks::Asks, held, record::View};
-use crate::{Error, Lease, LeaseWatch, Renewal, base::name::Name, locks::mutex};
+use crate::{
+    Error, Lease,
+    base::name::Name,
+    locks::handle::{runs, setters},
+};
 
-/// The most permits of one semaphore: its record names all holders, and a transaction of Consul has 512 KB.
+/// The most permits of one semaphore: its record names all holders, and a transaction of Consul has at most 512 KB.
 const MOST: u32 = 8_000;
 
-/// A counting semaphore in Consul: at most `limit` leases at a time. Cheap to clone; settings are chained.
+/// A counting semaphore in Consul: at most `limit` leases at a time.
 ///
-/// It is the semaphore of `consul lock -n LIMIT NAME`, and of Consul's own recipe: they share the permits. The
-/// [module](crate::consul) says what is promised.
+/// It is cheap to clone, and its settings are chained. It is the semaphore of `consul lock -n LIMIT NAME`, and of
+/// Consul's own recipe, so they share the permits. For a semaphore on Redis or Valkey masters use
+/// [`quorate::Semaphore`](crate::Semaphore). The [guide](crate::docs::consul) says what is promised.
 ///
-/// The limit stands in Consul for as long as anybody holds a permit. Who asks with another one is refused.
+/// Consul keeps the limit as long as anybody holds a permit. A caller with another limit is refused.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), quorate::Error> {
@@ -32,53 +37,42 @@ const MOST: u32 = 8_000;
 pub struct Semaphore(pub(super) Asks);
 
 impl Semaphore {
-    /// The TTL of the session: how long it lasts unless it is renewed. Default: 10 s, which is Consul's least. Consul
-    /// frees what a dead holder had after one to two TTL.
-    pub fn ttl(mut self, d: Duration) -> Self {
-        self.0.hold.ttl = Some(d);
-        self
+    setters! {
+        0.options;
+        /// The TTL of the session: how long the permit stays unless it is renewed. Default: 10 s, which is Consul's
+        /// least. Consul frees the permit of a dead holder after one to two TTL.
+        ttl;
+        /// How long [`acquire`](Self::acquire) waits, counted from its first poll. Default: without a limit. Zero means
+        /// one attempt, as [`try_acquire`](Self::try_acquire) makes.
+        wait_timeout;
+        /// How a lease is renewed, and for how long. Default: [`Renewal::auto`](crate::Renewal::auto).
+        renewal;
+        /// The session's lock-delay, at most 60 s. Default: 0.
+        ///
+        /// Consul applies it to the keys that a session has locked. In a semaphore that is the holder's own entry, so
+        /// it delays nobody. A permit of a dead holder is free as soon as Consul has ended its session.
+        lock_delay;
     }
 
-    /// How long [`acquire`](Self::acquire) waits, counted from its first poll. Default: without a limit. Zero is one attempt,
-    /// as [`try_acquire`](Self::try_acquire) makes.
-    pub fn wait_timeout(mut self, d: Duration) -> Self {
-        self.0.hold.wait_timeout = Some(d);
-        self
-    }
-
-    /// Whether and for how long a lease is renewed. Default: [`Renewal::auto`].
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
-        self.0.hold.renewal = renewal;
-        self
-    }
-
-    /// The session's lock-delay, at most 60 s. Default: 0.
+    /// Waits for a permit. A blocking query tells it of changes, so it does not poll.
     ///
-    /// Consul applies it to the keys that a session has locked. Of a semaphore that is the holder's own entry, so it
-    /// delays nobody: a permit of a dead holder is free as soon as Consul has ended its session.
-    pub fn lock_delay(mut self, d: Duration) -> Self {
-        self.0.hold.lock_delay = d;
-        self
-    }
-
-    /// Waits for a permit. It is told of changes by a blocking query, and does not poll.
-    ///
-    /// Those who wait are served in the order of their entries in Consul, as far as each takes its turn within a second.
+    /// Waiters are served in the order of their entries in Consul, if each takes its turn within a second.
     /// `consul lock -n` keeps no order: it may come in between. A waiter for several permits may be
     /// [overtaken](crate::docs::consul#waiters-for-several-permits).
     ///
     /// # Errors
-    /// - `LimitConflict` when the record has another limit.
-    /// - `Held` when `wait_timeout` is over: its text says who holds and by which sessions.
+    /// - `LimitConflict` if the record has another limit.
+    /// - `Held` when `wait_timeout` is over; its text names the holders and their sessions.
     /// - `NoQuorum`, `TooSlow`, `Invalid`, `Closed` as for [`Mutex::lock`](super::Mutex::lock).
     ///
     /// # Cancel safety
-    /// May be dropped at any time: its session is destroyed in the background, or what it had taken is given back.
+    /// May be dropped at any time. Its session is destroyed in the background, or the permit that it had taken is given
+    /// back.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease, Error>> + Send + 'static + use<> {
         self.ask(1)
     }
 
-    /// Takes a permit if one is free and nobody waits: one attempt. `None` where that is not so.
+    /// Takes a permit if one is free and nobody waits, in one attempt. Returns `None` otherwise.
     ///
     /// # Errors
     /// `LimitConflict`, `NoQuorum`, `TooSlow`, `Invalid`, `Closed` as for [`acquire`](Self::acquire).
@@ -95,14 +89,15 @@ impl Semaphore {
         }
     }
 
-    /// Waits for `n` permits, all or none, as one lease with one token: it is lost when any of them is. They are taken
-    /// in one transaction, so nobody holds a part of them while it waits for the rest. At most 63.
+    /// Waits for `n` permits (at most 63), all or none, as one lease with one token. The lease is lost when any of them
+    /// is.
     ///
-    /// Waiters for fewer permits take what is free while it is too little for this one, so it may wait for longer than
-    /// they do: see [the guide](crate::docs::consul#waiters-for-several-permits).
+    /// They are taken in one transaction, so nobody holds a part of them while it waits for the rest. Waiters for fewer
+    /// permits take free permits while there are too few for this call. So it may wait longer than they do: see [the
+    /// guide](crate::docs::consul#waiters-for-several-permits).
     ///
     /// # Errors
-    /// - `Invalid` also where `n` is 0, above the limit, or above 63.
+    /// - `Invalid` also if `n` is 0, above the limit, or above 63.
     /// - As for [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
@@ -114,7 +109,7 @@ impl Semaphore {
         self.ask(n)
     }
 
-    /// How many permits are free: a snapshot, which may be over when you read it.
+    /// Returns how many permits are free. It is a snapshot, and may be outdated when you read it.
     ///
     /// # Errors
     /// `NoQuorum`, `Invalid`.
@@ -132,17 +127,18 @@ impl Semaphore {
 
     /// Changes the limit: in Consul, if anybody holds a permit, and for all clones of this handle.
     ///
-    /// It waits for attempts of these clones that are under way, as each of them may write the limit that it was made with.
+    /// It waits for attempts of these clones that are under way, because each of them may write the limit that it was
+    /// made with.
     ///
-    /// A smaller limit takes nothing away: who holds a permit keeps it. Handles elsewhere that were made with the old
-    /// limit are refused from now on, as Consul's record does not say which limit is the newer one. Nothing is left of
-    /// it once nobody holds a permit: start the programs with the new one.
+    /// A smaller limit ends no lease: holders keep their permits. Other handles that were made with the old limit are
+    /// refused from now on, because Consul's record does not say which limit is newer. Nothing remains of the new limit
+    /// once nobody holds a permit. So also start the programs with the new one.
     ///
     /// # Errors
     /// `NoQuorum`, `Invalid`.
     ///
     /// # Cancel safety
-    /// May be dropped; it may have happened or not.
+    /// May be dropped; the resize may have happened or not.
     pub fn resize(
         &self,
         limit: u32,
@@ -153,8 +149,8 @@ impl Semaphore {
             check_limit(limit)?;
             let (done, outcome) = oneshot::channel();
             let agent = Arc::clone(&this.0.root.agent);
-            // In a task of its own: while it has the limit alone nobody can acquire, and a future that is kept may not be
-            // polled for long.
+            // It runs in a task of its own: while it has the limit alone nobody can acquire, and a future that is kept
+            // may not be polled for long.
             agent.spawn(async move {
                 let _ = done.send(this.change(&name, limit).await);
             });
@@ -183,49 +179,14 @@ impl Semaphore {
         }
     }
 
-    /// Acquires, runs the work under [`Lease::guard`], and waits for the release, as [`Mutex::run`](crate::Mutex::run) does.
-    /// The work is `'static`; to borrow, use [`Lease::guard`].
-    ///
-    /// # Errors
-    /// - As for [`acquire`](Self::acquire).
-    /// - `Lost` when the lease was lost before the work was done: the work was dropped then.
-    ///
-    /// # Cancel safety
-    /// Dropping it drops the work and gives the permit back in the background.
-    pub fn run<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<T, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        let lease = self.acquire();
-        async move { mutex::run(lease.await?, work).await }
+    runs! {
+        /// Acquires a permit, runs the work under [`Lease::guard`], and waits for the release, as
+        /// [`Mutex::run`](crate::Mutex::run) does. The work is `'static`; if it has to borrow, use [`Lease::guard`].
+        run => acquire;
+        try_run => try_acquire;
     }
 
-    /// Does what [`run`](Self::run) does if a permit is free; otherwise returns `None`.
-    ///
-    /// # Errors
-    /// - As for [`try_acquire`](Self::try_acquire).
-    /// - `Lost` as for [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    /// As for [`run`](Self::run).
-    pub fn try_run<F, W, T>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<Option<T>, Error>> + Send + 'static + use<F, W, T>
-    where
-        F: FnOnce(LeaseWatch) -> W + Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-        T: Send + 'static,
-    {
-        mutex::try_run(self.try_acquire(), work)
-    }
-
-    /// Checks the name, the limit and the settings, without asking Consul: for programs that report bad settings when
+    /// Checks the name, the limit and the settings without asking Consul, for programs that report bad settings when
     /// they start.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Sessions: one for each permit. Idle ones are kept for a moment, as who comes next needs one.
+//! Sessions: one for each permit. Idle sessions are kept for a moment, because the next caller needs one.
 
 use std::{
     future::Future,
@@ -13,21 +13,22 @@ use tokio::{select, sync::oneshot, time::sleep};
 use super::{agent::Agent, fault::Fault, life::Life, record::Id, wire::NewSession};
 use crate::base::clock::Tick;
 
-/// An idle session is kept for so long.
+/// How long an idle session is kept.
 const KEPT: Duration = Duration::from_secs(1);
 /// The clock and the timer are not the same.
 const SLACK: Duration = Duration::from_millis(20);
-/// Between two attempts to destroy one.
+/// The rest between two attempts to destroy a session.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What a session is made with.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) ttl: Duration,
     pub(super) lock_delay: Duration,
 }
 
-/// A session of ours. When it is dropped, Consul is told to destroy it, and with it all that it has locked.
+/// A session of this process. When it is dropped, Consul is told to destroy it, and with it all keys that it has
+/// locked.
 pub(super) struct Session {
     pool: Arc<Pool>,
     id: Id,
@@ -37,19 +38,19 @@ pub(super) struct Session {
     is_alive: bool,
 }
 
-/// What Consul says to a renewal.
+/// Consul's answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewed {
     /// All are good for a TTL from then on.
     At(Tick),
-    /// One of them at least is no more.
+    /// At least one of them is gone.
     Gone,
 }
 
-/// Where sessions come from.
+/// Makes and keeps sessions.
 pub(super) struct Pool {
     agent: Arc<Agent>,
-    /// Those that nobody uses, and since when.
+    /// The sessions that nobody uses, and since when.
     idle: Mutex<Vec<(Tick, Session)>>,
 }
 
@@ -65,7 +66,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Destroys all that have been idle since before then.
+    /// Destroys all sessions that have been idle since before then.
     fn end(&self, before: Tick) {
         let mut ended = Vec::new();
         {
@@ -80,10 +81,10 @@ impl Pool {
         drop(ended);
     }
 
-    /// So many sessions: idle ones, and as many new ones as are missing.
+    /// Returns `count` sessions: idle ones, and new ones for those that are missing.
     ///
     /// # Errors
-    /// Consul makes none.
+    /// Consul did not make a session.
     pub(super) async fn some(
         self: &Arc<Self>,
         kind: Kind,
@@ -112,7 +113,8 @@ impl Pool {
         found
     }
 
-    /// A new one. Nobody cuts the request short once it was sent: Consul would make a session that nobody knows.
+    /// Makes a session. The request is not cut short once it was sent, because Consul would make a session that nobody
+    /// knows.
     async fn one(self: &Arc<Self>, kind: Kind) -> Result<Session, Fault> {
         let (sender, made) = oneshot::channel();
         let pool = Arc::clone(self);
@@ -154,12 +156,12 @@ impl Session {
         &self.id
     }
 
-    /// For how long it is good.
+    /// How long the session is good.
     pub(super) fn life(&self) -> Life {
         self.life
     }
 
-    /// Renews all of them, from now on.
+    /// Renews all of the sessions, from now on.
     pub(super) fn renewal(
         sessions: &[Self],
     ) -> impl Future<Output = Result<Renewed, Fault>> + Send + 'static + use<> {
@@ -179,12 +181,12 @@ impl Session {
         }
     }
 
-    /// It was renewed, which Consul was asked for then.
+    /// Notes a renewal that Consul was asked for at this time.
     pub(super) fn renewed(&mut self, at: Tick) {
         self.life.renewed(at);
     }
 
-    /// It holds nothing any more: somebody else may use it.
+    /// Keeps the session for another caller. It holds nothing any more.
     pub(super) fn rest(self) {
         let pool = Arc::clone(&self.pool);
         let agent = &pool.agent;
@@ -202,12 +204,12 @@ impl Session {
         });
     }
 
-    /// Leaves it to its TTL.
+    /// Leaves the session to its TTL.
     pub(super) fn leave(mut self) {
         self.is_alive = false;
     }
 
-    /// Destroys it, and waits for that.
+    /// Destroys the session, and waits for that.
     pub(super) async fn end(mut self) -> Result<(), Fault> {
         let ended = self.pool.agent.http.destroy(&self.id).await;
         self.is_alive &= ended.is_err();

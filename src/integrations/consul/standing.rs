@@ -1,4 +1,4 @@
-//! Where somebody who waits stands: what it has, what it saw, and when to look again.
+//! The state of a waiter: its sessions, its last view, and when to look again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,36 +14,36 @@ use super::{
 };
 use crate::{Error, base::name::Name};
 
-/// Between two attempts while Consul refuses because of a lock-delay, or does not answer.
+/// The rest between two attempts while Consul refuses because of a lock-delay, or does not answer.
 pub(super) const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Those in front who could take what is free have so long for it.
+/// How much time the waiters in front have to take free permits.
 const IN_FRONT: Duration = Duration::from_secs(1);
 
-/// Where somebody who waits stands.
+/// The state of a waiter.
 #[derive(Default)]
 pub(super) struct Standing {
     pub(super) sessions: Vec<Session>,
     /// Its first session has an entry.
     pub(super) is_in_line: bool,
     pub(super) news: Option<watch::Receiver<Seen>>,
-    /// What it saw last.
+    /// The last view.
     pub(super) view: Option<Arc<View>>,
-    /// What it saw was tried, and refused: it needs a newer one.
+    /// An attempt by the last view was refused, so it needs a newer one.
     pub(super) is_stale: bool,
-    /// When those in front have had their time.
+    /// When the waiters in front have had their time.
     overtakes_at: Option<Instant>,
-    /// When to look again though nothing was told.
+    /// When to look again without news.
     pub(super) again_at: Option<Instant>,
     rest: Option<Duration>,
     /// Since when there was no answer, and the last reason.
     pub(super) silent: Option<(Instant, Fault)>,
-    /// It stood in line once.
+    /// It has had an entry as a waiter.
     pub(super) has_waited: bool,
 }
 
-/// Why a round did not lead on.
+/// The reason why a round did not go on.
 pub(super) enum Stop {
     Fault(Fault),
     Error(Error),
@@ -56,7 +56,7 @@ impl From<Fault> for Stop {
 }
 
 impl Standing {
-    /// What the watcher has told, if it is new to us.
+    /// The watcher's view, if it is new to this waiter.
     pub(super) fn told(
         &mut self,
         name: &Name,
@@ -83,13 +83,14 @@ impl Standing {
         }
     }
 
-    /// Consul has answered.
+    /// Notes an answer of Consul.
     pub(super) fn sees(&mut self, view: &Arc<View>) {
         self.view = Some(Arc::clone(view));
         self.silent = None;
     }
 
-    /// Whether there is room, but others were there before: these have had their time a second after it was first so.
+    /// Notes whether permits are free while others are in front. The others have had their time a second after that
+    /// began.
     pub(super) fn set_behind(&mut self, is_behind: bool, now: Instant) {
         self.overtakes_at = match is_behind {
             true => Some(self.overtakes_at.unwrap_or(now + IN_FRONT)),
@@ -97,17 +98,17 @@ impl Standing {
         };
     }
 
-    /// Whether those in front have had their time.
+    /// Returns true if the waiters in front have had their time.
     pub(super) fn overtakes(&self, now: Instant) -> bool {
         self.overtakes_at.is_some_and(|at| at <= now)
     }
 
-    /// When to look again, whether anything is told or not.
+    /// When to look again at the latest, with or without news.
     pub(super) fn looks_at(&self) -> Option<Instant> {
         self.overtakes_at.into_iter().chain(self.again_at).min()
     }
 
-    /// What it saw is not so any more, or it may not yet.
+    /// Notes that an attempt was refused: the view is outdated, or a lock-delay lasts.
     pub(super) fn refused(&mut self, why: Refusal) {
         let rest = match why {
             Refusal::LockDelay => self.rest(),
@@ -116,7 +117,7 @@ impl Standing {
                 LONGEST_REST
             }
         };
-        // Who waits in line is told of changes. The end of a lock-delay is none.
+        // A waiter with an entry is told of changes. The end of a lock-delay is not a change.
         if self.is_in_line {
             (self.is_stale, self.again_at) = (true, Some(Instant::now() + rest));
         }
@@ -130,7 +131,7 @@ impl Standing {
         rest
     }
 
-    /// Consul has ended them, and with them the place in line.
+    /// Notes that Consul has ended the sessions, and with them the place in the queue.
     pub(super) fn lose_sessions(&mut self) {
         self.sessions.clear();
         (self.is_in_line, self.news) = (false, None);
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_in_front_have_a_second_from_when_there_was_room() {
+    fn earlier_waiters_have_a_second_once_there_is_room() {
         let (mut standing, start) = (Standing::default(), Instant::now());
         assert!(
             !standing.overtakes(start + 2 * IN_FRONT),
@@ -154,7 +155,7 @@ mod tests {
         assert!(!standing.overtakes(start + IN_FRONT - nanosecond));
         assert!(standing.overtakes(start + IN_FRONT));
         assert_eq!(standing.looks_at(), Some(start + IN_FRONT));
-        // That it still is so prolongs nothing; that it was taken meanwhile begins anew.
+        // If it stays so, nothing is prolonged. If a permit was taken meanwhile, the time begins again.
         standing.set_behind(true, start + IN_FRONT / 2);
         assert!(standing.overtakes(start + IN_FRONT));
         standing.set_behind(false, start + IN_FRONT / 2);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_again_at_whatever_comes_first() {
+    fn the_next_look_is_at_the_earlier_of_two_times() {
         let (mut standing, start) = (Standing::default(), Instant::now());
         assert_eq!(standing.looks_at(), None);
         standing.again_at = Some(start + 2 * IN_FRONT);

@@ -1,4 +1,4 @@
-//! Taking it: one transaction, which nobody cuts short once it was sent. And giving it back.
+//! Taking permits, by one transaction that is not cut short once it was sent, and giving them back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,21 +19,21 @@ use crate::{
     base::{clock::Tick, name::Name},
 };
 
-/// Where others change the record all the time they leave the dead out of it.
+/// How often a change of the record is tried. If others change it all the time, they leave dead holders out of it.
 const ATTEMPTS: usize = 20;
-/// Between two of these.
+/// The rest between two attempts.
 const REST: Duration = Duration::from_millis(50);
 
-/// What an attempt to take it led to.
+/// The outcome of an attempt to take permits.
 pub(super) enum Taken {
     Yes(Permits),
-    /// It was not done.
+    /// Nothing was done.
     Refused(Vec<Session>, Refusal),
-    /// Consul did not answer. The sessions are destroyed where it may have been done.
+    /// Consul did not answer. If it may have been done, the sessions are destroyed.
     Fault(Vec<Session>, Fault),
 }
 
-/// What is held: a session for each permit.
+/// The permits that are held: a session for each.
 pub(super) struct Permits {
     agent: Arc<Agent>,
     place: Arc<Place>,
@@ -41,12 +41,12 @@ pub(super) struct Permits {
     form: Form,
     ttl: Duration,
     sessions: Vec<Session>,
-    /// As it stood when it was taken, or as a watcher told since.
+    /// The view at the taking, or the watcher's view since.
     view: View,
     token: FencingToken,
 }
 
-/// Sends the transaction. Where the caller is gone before the answer, what was taken is given back.
+/// Sends the transaction. If the caller is gone before the answer, the permits are given back.
 pub(super) async fn take(attempt: Attempt) -> Result<Taken, Error> {
     let (sender, answer) = oneshot::channel();
     let agent = Arc::clone(&attempt.agent);
@@ -58,14 +58,14 @@ pub(super) async fn take(attempt: Attempt) -> Result<Taken, Error> {
     answer.await.map_err(|_| Error::Closed)
 }
 
-/// What is to be taken, and by what was seen.
+/// An attempt to take permits, according to a view.
 pub(super) struct Attempt {
     pub(super) agent: Arc<Agent>,
     pub(super) place: Arc<Place>,
     pub(super) name: Name,
     pub(super) form: Form,
     pub(super) limit: u32,
-    /// That limit is not changed before the answer is there.
+    /// The limit must not change before the answer is there.
     pub(super) _settled: Settled,
     pub(super) ttl: Duration,
     pub(super) view: View,
@@ -80,7 +80,7 @@ impl Attempt {
             .view
             .take(self.form, folder, self.limit, &ids, &agent.label);
         let now = agent.now();
-        // Sessions that have grown old are renewed beside it, for the whole ttl.
+        // Sessions that have grown old are renewed at the same time, for the whole TTL.
         let renewal = match self.sessions.iter().all(|one| one.life().is_fresh(now)) {
             true => None,
             false => Some(Session::renewal(&self.sessions)),
@@ -140,13 +140,13 @@ impl Permits {
         &self.sessions
     }
 
-    /// Until when Consul keeps all of it, as far as we may rely on it.
+    /// The end until which all sessions can be relied on.
     pub(super) fn good_until(&self) -> Tick {
         let ends = self.sessions.iter().map(|one| one.life().good_until());
         ends.min().unwrap_or_default()
     }
 
-    /// Whether it is of use still.
+    /// Returns true if the permits are still of use.
     pub(super) fn is_in_time(&self) -> bool {
         let now = self.agent.now();
         self.sessions.iter().all(|one| one.life().is_in_time(now))
@@ -156,7 +156,8 @@ impl Permits {
         self.sessions.iter_mut().for_each(|one| one.renewed(at));
     }
 
-    /// A watcher tells of this. Whether it is ours still; what is older than the grant says nothing.
+    /// Takes a view from a watcher. Returns false if it shows that the permits are lost. A view older than the grant
+    /// says nothing.
     pub(super) fn sees(&mut self, view: View) -> bool {
         if self.is_newer_than(view.index) {
             return true;
@@ -165,21 +166,21 @@ impl Permits {
         self.view.is_held_by(&ids_of(&self.sessions))
     }
 
-    /// What was so at this index says nothing of the grant.
+    /// Returns true if the grant is newer than this index, so a view of that index says nothing about it.
     pub(super) fn is_newer_than(&self, index: u64) -> bool {
         index < self.view.index
     }
 
-    /// Leaves it to the TTL of its sessions.
+    /// Leaves the permits to the TTL of the sessions.
     pub(super) fn abandon(self) {
         self.sessions.into_iter().for_each(Session::leave);
     }
 
-    /// Gives it back, and waits until that is so.
+    /// Gives the permits back, and waits for the confirmation.
     ///
     /// # Errors
-    /// - `Lost` if it was not ours any more.
-    /// - `NoQuorum`: its sessions are destroyed in the background.
+    /// - `Lost` if the permits were lost before.
+    /// - `NoQuorum`: the sessions are destroyed in the background.
     pub(super) async fn give_back(self) -> Result<(), Error> {
         let ids = ids_of(&self.sessions);
         let left = match self.form {
@@ -219,7 +220,7 @@ impl Permits {
                 let is_ours = view.is_held_by(ids);
                 return Ok(if is_ours { Left::Free } else { Left::NotOurs });
             }
-            // Those who wait are served sooner if it is not tried again.
+            // The waiters are served sooner if it is not tried again.
             if view.is_waited_for() {
                 break;
             }
@@ -232,7 +233,7 @@ impl Permits {
         Ok(Left::Busy)
     }
 
-    /// What is known of the record.
+    /// The newest view that is known.
     fn newest(&self) -> View {
         let known = self.place.known();
         let newer = known.filter(|keys| !self.is_newer_than(keys.index()));
@@ -240,8 +241,8 @@ impl Permits {
         newer.unwrap_or_else(|| self.view.clone())
     }
 
-    /// The record has changed since. So the sessions go instead: who has no entry does not hold. The next one to change
-    /// the record leaves them out, or we do, in the background.
+    /// Ends the sessions, because the record has changed since: a session without an entry does not hold. The next
+    /// client that changes the record leaves them out, or a task of this process does, in the background.
     async fn end(self) -> Result<(), Error> {
         let all = self.sessions.into_iter().map(Session::end);
         let ended = future::try_join_all(all).await;
@@ -255,7 +256,7 @@ impl Permits {
     }
 }
 
-/// What giving it back led to.
+/// The outcome of giving permits back.
 enum Left {
     Free,
     /// Others changed the record.
@@ -263,7 +264,7 @@ enum Left {
     NotOurs,
 }
 
-/// Leaves the dead out of a semaphore's record, so that none of us is left in it.
+/// Leaves dead holders out of a semaphore's record, so that no session of this process stays in it.
 async fn tidy(agent: &Agent, place: &Place) {
     for _ in 0..ATTEMPTS {
         let Ok((pairs, index)) = agent.http.list(&place.folder, None).await else {

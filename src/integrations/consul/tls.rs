@@ -1,4 +1,4 @@
-//! TLS to an agent: whom it trusts, and who it is.
+//! TLS to an agent: the authorities that are trusted, and the client's certificate.
 
 use rustls::{
     ClientConfig,
@@ -10,7 +10,7 @@ use crate::{
     base::tls::{Authorities, Trust},
 };
 
-/// How to speak TLS to Consul. By default the certificate authorities of the system are trusted, or those in
+/// The TLS settings for Consul. By default the certificate authorities of the system are trusted, or those in
 /// `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 ///
 /// ```no_run
@@ -32,7 +32,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// The defaults.
+    /// The default settings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -43,7 +43,7 @@ impl Tls {
         self
     }
 
-    /// Shows this certificate to agents that ask for one (`verify_incoming`). Both are PEM.
+    /// Shows this certificate to agents that ask for one (`verify_incoming`). Both texts are PEM.
     pub fn client_certificate(
         mut self,
         certificates: impl Into<Vec<u8>>,
@@ -53,7 +53,7 @@ impl Tls {
         self
     }
 
-    /// Accepts any certificate, so anybody in between may read the token: for tests only.
+    /// Accepts any certificate, so anybody in between can read the token: for tests only.
     pub fn danger_accept_any_certificate(mut self) -> Self {
         self.trusts_anybody = true;
         self
@@ -72,7 +72,7 @@ impl Tls {
         let Some((certificates, key)) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };
-        // Nothing of the text is shown: a key may stand in it.
+        // Nothing of the text is shown, because it may hold a key.
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
         let chain = chain.ok().filter(|chain| !chain.is_empty());
         let chain = chain.ok_or_else(|| wrong("the client certificate is not valid PEM".into()))?;
@@ -80,7 +80,7 @@ impl Tls {
             .map_err(|_| wrong("the client certificate's key is not valid PEM".into()))?;
         builder.with_client_auth_cert(chain, key).map_err(|why| {
             wrong(format!(
-                "the client certificate does not fit its key: {why}"
+                "the client certificate does not match its key: {why}"
             ))
         })
     }

@@ -1,15 +1,15 @@
-//! What Consul's HTTP interface reads and writes, as JSON.
+//! The JSON that Consul's HTTP interface reads and writes.
 
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a transaction was refused whose session is gone: Consul has no code for it.
+/// In the text of a refusal because a session is gone. Consul has no code for it.
 const INVALID_SESSION: &str = "invalid session";
-/// ... and why one was that came within a lock-delay.
+/// In the text of a refusal because of a lock-delay.
 const LOCK_DELAY: &str = "due to lock delay";
-/// ... or that rests on something which has changed: what a compare-and-set, a lock and the checks say.
+/// In the text of a refusal because something has changed, by a compare-and-set, a lock or a check.
 const CHANGED: [&str; 5] = [
     "index is stale",
     "already held",
@@ -26,7 +26,7 @@ pub(super) struct Pair {
     pub(super) flags: u64,
     #[serde(default, deserialize_with = "from_base64")]
     pub(super) value: Vec<u8>,
-    /// Which session has locked it.
+    /// The session that has locked it.
     pub(super) session: Option<Arc<str>>,
     pub(super) create_index: u64,
     pub(super) modify_index: u64,
@@ -67,7 +67,7 @@ impl Step {
         })
     }
 
-    /// Writes a key that stands at this index; 0: that is not there.
+    /// Writes a key if its index is still this one; 0 means that the key must not exist.
     pub(super) fn cas(key: String, index: u64, flags: u64, value: Vec<u8>) -> Self {
         Self::of(Kv {
             verb: "cas",
@@ -79,7 +79,7 @@ impl Step {
         })
     }
 
-    /// Goes on only if the key stands at this index; 0: if it is not there.
+    /// Goes on only if the key's index is still this one; 0 means that the key must not exist.
     pub(super) fn check(key: String, index: u64) -> Self {
         let (verb, index) = match index {
             0 => ("check-not-exists", None),
@@ -111,7 +111,7 @@ impl Step {
         })
     }
 
-    /// Deletes a key that stands at this index.
+    /// Deletes a key if its index is still this one.
     pub(super) fn delete_cas(key: String, index: u64) -> Self {
         Self::of(Kv {
             verb: "delete-cas",
@@ -154,7 +154,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Consul's words without the keys and sessions that it quotes, because a key may read like a reason.
+    /// Consul's text without the keys and sessions that it quotes, because a key may read like a reason.
     fn reason(&self) -> String {
         let quoted = self.what.split_once('"').and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once('"')?;
@@ -165,15 +165,15 @@ impl Refused {
 }
 
 impl Outcome {
-    /// The index at which the last step has written this key. A step that checks the key answers too, with the index that
-    /// it found, so what comes before the last answer does not count.
+    /// The index at which the last step has written this key. A step that checks the key also answers, with the index
+    /// that it found. So only the last answer counts.
     pub(super) fn written_at(&self, key: &str) -> Option<u64> {
         let last = self.results.as_ref()?.last()?;
         let written = last.kv.as_ref().filter(|kv| kv.key == key);
         written.map(|kv| kv.modify_index)
     }
 
-    /// Why it was refused; else what Consul said.
+    /// The reason for the refusal, or Consul's text if the reason is not known.
     pub(super) fn refusal(&self) -> Result<Refusal, String> {
         let errors = || self.errors.iter().flatten();
         let says = |what: &str| errors().any(|error| error.reason().contains(what));
@@ -194,10 +194,10 @@ impl Outcome {
     }
 }
 
-/// Why a transaction changed nothing.
+/// The reason why a transaction changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// A session of it is gone.
+    /// One of its sessions is gone.
     Session,
     /// A holder was cut off a short while ago.
     LockDelay,
@@ -205,7 +205,7 @@ pub(super) enum Refusal {
     Changed,
 }
 
-/// A session that is to be made.
+/// The request to make a session.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct NewSession<'a> {
@@ -213,21 +213,21 @@ pub(super) struct NewSession<'a> {
     #[serde(rename = "TTL")]
     pub(super) ttl: String,
     pub(super) lock_delay: String,
-    /// What becomes of the keys that it has locked: they go with it.
+    /// `delete`: the keys that it has locked are deleted with it.
     pub(super) behavior: &'static str,
-    /// No health check ends it, only its TTL: else Consul "prefers liveness over safety".
+    /// Only the TTL ends the session, and no health check. With health checks Consul "prefers liveness over safety".
     pub(super) checks: [(); 0],
     pub(super) node_checks: [(); 0],
 }
 
-/// A session that was made.
+/// The answer to that request.
 #[derive(Debug, Deserialize)]
 pub(super) struct SessionMade {
     #[serde(rename = "ID")]
     pub(super) id: Arc<str>,
 }
 
-/// What Consul tells of a session.
+/// Consul's answer about a session.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct SessionInfo {
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_says_no_more_than_its_verb_needs() {
+    fn a_step_contains_only_the_fields_that_its_verb_needs() {
         let session: Arc<str> = "s1".into();
         let steps = [
             Step::check("a/.lock".into(), 0),
@@ -278,9 +278,9 @@ mod tests {
         assert_eq!(json, expected);
     }
 
-    /// As Consul 1.8.7 answers.
+    /// The answers are those of Consul 1.8.7.
     #[test]
-    fn an_outcome_tells_the_index_or_why_not() {
+    fn an_outcome_tells_the_index_or_the_refusal() {
         let done: Outcome = serde_json::from_str(
             r#"{"Results":[{"KV":{"LockIndex":1,"Key":"a/s1","Flags":5,"Value":null,"Session":"s1","CreateIndex":9,"ModifyIndex":9}},
                {"KV":{"LockIndex":0,"Key":"a/.lock","Flags":5,"Value":null,"CreateIndex":4,"ModifyIndex":9}}],"Errors":null}"#,
@@ -309,7 +309,7 @@ mod tests {
             let error = format!(r#"{{"OpIndex":0,"What":"{changed}"}}"#);
             assert_eq!(refused(&error), Ok(Refusal::Changed), "{changed}");
         }
-        // The name of a lock is no reason.
+        // The name of a lock is not a reason.
         let named =
             r#"{"OpIndex":1,"What":"failed to set key \"invalid session/.lock\", index is stale"}"#;
         assert_eq!(refused(named), Ok(Refusal::Changed));
@@ -322,9 +322,9 @@ mod tests {
         );
     }
 
-    /// As Consul 1.8.7 answers to a check, a deletion and a lock: the deletion has no answer.
+    /// The answer of Consul 1.8.7 to a check, a deletion and a lock. The deletion has no answer.
     #[test]
-    fn a_check_of_the_key_that_is_written_does_not_tell_where_it_was_written() {
+    fn the_written_index_is_that_of_the_lock_not_of_the_check() {
         let done: Outcome = serde_json::from_str(
             r#"{"Results":[{"KV":{"LockIndex":1,"Key":"a/.lock","Flags":5,"Value":null,"CreateIndex":4,"ModifyIndex":7}},
                {"KV":{"LockIndex":2,"Key":"a/.lock","Flags":5,"Value":null,"Session":"s1","CreateIndex":4,"ModifyIndex":9}}],"Errors":null}"#,

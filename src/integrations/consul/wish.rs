@@ -1,4 +1,4 @@
-//! Somebody who asks, until it has what it asks for or gives up.
+//! An acquisition, until it succeeds or gives up.
 
 use std::{future, sync::Arc, time::Duration};
 
@@ -25,10 +25,10 @@ use crate::{
     lease::response::Responder,
 };
 
-/// Who waits without a limit puts up with Consul's silence for so long: an election takes some seconds.
+/// How long a waiter without a limit puts up with Consul's silence: an election takes some seconds.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What is asked for, and how it is to be held.
+/// A demand, and how the permits are to be held.
 pub(super) struct Wish {
     pub(super) agent: Arc<Agent>,
     pub(super) pool: Arc<Pool>,
@@ -43,26 +43,27 @@ pub(super) struct Wish {
     pub(super) wait: Wait,
 }
 
-/// A decision from a view for one limit. The limit is read once: a change must not come between a decision and its attempt.
+/// A decision from a view for one limit. The limit is read once, because a change must not come between a decision and
+/// its attempt.
 struct Decision {
     view: Arc<View>,
     limit: u32,
     follows: Follows,
 }
 
-/// How long somebody waits.
+/// How long an acquisition waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// One attempt, after which there is nothing to tell.
+    /// One attempt, without an error if it fails.
     Never,
     /// One attempt.
     Once,
-    /// Until then, or without a limit.
+    /// Until this time, or without a limit.
     Until(Option<Instant>),
 }
 
 impl Wish {
-    /// Answers with a lease, with none, or with the reason. A caller that is gone ends it.
+    /// Answers with a lease, with `None`, or with the error. It ends if the caller is gone.
     pub(super) async fn run(self, mut reply: Responder<Option<Lease>>) {
         let closing = self.agent.closing();
         let answer = select! {
@@ -105,7 +106,7 @@ impl Wish {
         }
     }
 
-    /// One attempt: none if it cannot be had now.
+    /// Makes one attempt. `None` if the permits cannot be had now.
     async fn try_once(&self, standing: &mut Standing) -> Result<Option<Permits>, Error> {
         loop {
             let view = self.look().await.map_err(|stop| self.error(stop))?;
@@ -119,7 +120,7 @@ impl Wish {
             match self.try_to_take(&decision, standing).await {
                 Ok(Ok(permits)) => return Ok(Some(permits)),
                 Ok(Err(Refusal::LockDelay)) => break,
-                // It has changed since.
+                // The view was outdated.
                 Ok(Err(_)) => {}
                 Err(stop) => return Err(self.error(stop)),
             }
@@ -128,7 +129,7 @@ impl Wish {
         Ok(None)
     }
 
-    /// Until it has it.
+    /// Waits until it has the permits.
     async fn wait_for_it(&self, standing: &mut Standing) -> Result<Permits, Error> {
         let _turn = self.place.turn(self.form, self.count).await;
         loop {
@@ -144,7 +145,7 @@ impl Wish {
         }
     }
 
-    /// Looks, takes it if that may be, else waits for news.
+    /// Looks, and takes the permits if it may. Otherwise it waits for news.
     async fn round(&self, standing: &mut Standing) -> Result<Option<Permits>, Stop> {
         let view = match standing.told(&self.name, self.form, &self.place) {
             Some(view) => view?,
@@ -178,8 +179,8 @@ impl Wish {
         }
     }
 
-    /// Decides by a view. One from before a change of the limit contradicts the limit of today, so a conflict is looked at
-    /// again while no change is under way.
+    /// Decides by a view. A view from before a change of the limit conflicts with the present limit. So after a
+    /// conflict it looks again while no change is under way.
     async fn decide(&self, standing: &mut Standing, view: Arc<View>) -> Result<Decision, Stop> {
         let decision = self.decide_by(standing, view)?;
         if !matches!(decision.follows, Follows::Conflict(_)) {
@@ -194,7 +195,7 @@ impl Wish {
         standing.sees(&view);
         let limit = self.limit.get();
         if self.count > limit {
-            // It was changed meanwhile.
+            // The limit was changed meanwhile.
             return Err(Stop::Error(held::too_many(self.count, limit)));
         }
         let follows = view.follows(self.asked(standing, limit));
@@ -223,7 +224,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Until something changes, or it is time to look, or to renew the sessions.
+    /// Waits until something changes, or until it is time to look or to renew the sessions.
     async fn wait_for_news(&self, standing: &mut Standing) -> Result<(), Stop> {
         let now = self.agent.now();
         let renew_at = standing
@@ -267,7 +268,7 @@ impl Wish {
         Ok(())
     }
 
-    /// Takes it if all is still as it was when that was decided.
+    /// Takes the permits if nothing has changed since the decision.
     async fn try_to_take(
         &self,
         decision: &Decision,
@@ -350,7 +351,7 @@ impl Wish {
 
     // ---- what goes wrong ------------------------------------------------------------------------
 
-    /// Whether it goes on waiting though Consul does not answer.
+    /// Returns true if it goes on waiting although Consul does not answer.
     fn bears(&self, standing: &mut Standing, fault: &Fault) -> bool {
         if !standing.has_waited {
             return false;
@@ -372,7 +373,7 @@ impl Wish {
         held::conflict(&self.agent, &self.name, asked, found)
     }
 
-    /// The wait is over: why.
+    /// The error of a wait that is over.
     async fn too_long(&self, mut standing: Standing) -> Error {
         if let Some((_, fault)) = standing.silent.take() {
             return self.error(fault.into());

@@ -1,4 +1,4 @@
-//! A permit during each request.
+//! A layer that holds a permit during each request.
 
 use std::{fmt, time::Duration};
 
@@ -7,15 +7,17 @@ use tower_layer::Layer;
 use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
 use crate::Semaphore;
 
-/// Holds a permit of a [`Semaphore`] during each request. So no more requests than its limit are served at a time, over
+/// Holds a permit of a [`Semaphore`] during each request, so no more requests than its limit are served at a time, over
 /// all instances of a service.
 ///
-/// The permit is given back, in the background, when the response future ends or is dropped: when the handler has made
-/// its response, has panicked, or the client has hung up. A body that is streamed after that is not covered.
+/// To limit requests per interval, use a [`RateLimitLayer`](super::RateLimitLayer).
+///
+/// The permit is given back, in the background, when the response future ends or is dropped. That is when the handler
+/// has made its response, has panicked, or the client has hung up. A body that is streamed after that is not covered.
 ///
 /// If the permit is lost meanwhile (the masters are gone, this process was paused), the request is dropped and
 /// rejected, as [`Semaphore::run`] drops its work: somebody else may have the permit. All settings of the semaphore
-/// count except its `wait_timeout`, in whose place there is [`wait`](Self::wait).
+/// count, except that [`wait`](Self::wait) replaces its `wait_timeout`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,25 +38,26 @@ use crate::Semaphore;
 /// ```
 ///
 /// # Errors of the service
-/// - [`Error::Denied`](super::Error::Denied) when no permit is free, or becomes free within [`wait`](Self::wait).
+/// - [`Error::Denied`](super::Error::Denied) if no permit is free, or becomes free within [`wait`](Self::wait).
 /// - [`Error::Quorum`](super::Error::Quorum) with the errors of [`Semaphore::acquire`], and `Lost`.
-/// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
+/// - [`Error::Inner`](super::Error::Inner) with the errors of the inner service.
 ///
-/// With [`reject_with`](Self::reject_with) only the last ones, as they are.
+/// With [`reject_with`](Self::reject_with) there are only the errors of the inner service, as they are.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct ConcurrencyLimitLayer<K = Whole, C = One, R = Fails>(Terms<Semaphore, K, C, R>);
 
 impl ConcurrencyLimitLayer {
-    /// One permit for each request, without waiting; who is denied gets an error. Call [`Semaphore::validate`] before.
+    /// Takes one permit for each request, without waiting. A request that is denied gets an error. Call
+    /// [`Semaphore::validate`] before.
     pub fn new(semaphore: Semaphore) -> Self {
         Self(Terms::new(semaphore))
     }
 }
 
 impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
-    /// Each key has all the permits, by itself ([`Semaphore::keyed`]): for each customer, each address. Default: one
-    /// semaphore for all requests.
+    /// Gives each key all the permits, by itself ([`Semaphore::keyed`]), such as each customer or each address.
+    /// Default: one semaphore for all requests.
     ///
     /// Let the key be something that the caller cannot choose freely, as for
     /// [`RateLimitLayer::key`](super::RateLimitLayer::key). Do not [`resize`](Semaphore::resize) a semaphore with keys:
@@ -67,9 +70,10 @@ impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
         ConcurrencyLimitLayer(self.0.key(key))
     }
 
-    /// How many permits the request needs. Default: 1. Zero: it is let through and nobody is asked. More than one is what
-    /// [`Semaphore::acquire_many`] does: one caller at a time gathers them. So without [`wait`](Self::wait) a request
-    /// may be denied because another one is gathering, although permits are free.
+    /// How many permits the request needs. Default: 1. With zero the request is let through and nobody is asked.
+    ///
+    /// More than one permit is taken as [`Semaphore::acquire_many`] does: one caller at a time gathers them. So without
+    /// [`wait`](Self::wait) a request may be denied although permits are free, because another one is gathering.
     pub fn cost<F, Req>(self, cost: F) -> ConcurrencyLimitLayer<K, F, R>
     where
         F: Fn(&Req) -> u32,
@@ -77,14 +81,15 @@ impl<K, C, R> ConcurrencyLimitLayer<K, C, R> {
         ConcurrencyLimitLayer(self.0.cost(cost))
     }
 
-    /// How long a request may wait for its permit, in line over all instances, in the order that
-    /// [`Semaphore::acquire`] keeps. Default: zero, it is let through now or not at all.
+    /// How long a request may wait for its permit, in the queue over all instances, in the order that
+    /// [`Semaphore::acquire`] keeps. Default: zero, so a request is let through now or not at all.
     pub fn wait(self, d: Duration) -> Self {
         Self(self.0.wait(d))
     }
 
-    /// Answers what is not let through, in place of an error: [`Rejected::into_response`] for a plain text with status and
-    /// headers, or a closure. The service's errors are those of the inner one then.
+    /// Answers a rejected request with a response in place of an error. [`Rejected::into_response`] makes a plain text
+    /// with status and headers; a closure can make any other response. The service then has only the errors of the
+    /// inner service.
     pub fn reject_with<F, Res>(self, reject: F) -> ConcurrencyLimitLayer<K, C, F>
     where
         F: Fn(Rejected) -> Res,

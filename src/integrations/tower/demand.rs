@@ -1,8 +1,8 @@
-//! What a request needs of a limit: whose it is, and how much of it.
+//! The demand of a request: whose limit it uses, and how much of it.
 
-/// Whose limit a request needs: [`Whole`], or a closure that makes a key of the request.
+/// The key of a request's limit: [`Whole`], or a closure that makes a key from the request.
 pub trait KeyOf<Req> {
-    /// Does `then` with the key.
+    /// Calls `then` with the key.
     fn with<T>(&self, request: &Req, then: impl FnOnce(Option<&str>) -> T) -> T;
 }
 
@@ -27,9 +27,9 @@ where
     }
 }
 
-/// How much a request needs: [`One`], or a closure that looks at the request.
+/// The cost of a request: [`One`], or a closure that looks at the request.
 pub trait CostOf<Req> {
-    /// How many units or permits.
+    /// How many units or permits the request needs.
     fn cost(&self, request: &Req) -> u32;
 }
 

@@ -1,4 +1,4 @@
-//! Why a request was not let through.
+//! The reasons why a request was not let through.
 
 use std::{fmt, time::Duration};
 
@@ -9,16 +9,16 @@ use http::{
 
 use crate::Decision;
 
-/// When a client may try again, where nothing better is known.
+/// When a client may try again, if nothing better is known.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why a layer did not let a request through.
+/// The reason why a layer did not let a request through.
 #[derive(Clone, Debug)]
 pub enum Rejected {
     /// The limit is used up.
     Denied(Denied),
-    /// It could not be asked, or what the request needs can never be had: too few masters answer, the quorum was shut down,
-    /// the key or the cost is not allowed, the permit was lost while the request was served.
+    /// The limit could not be asked, or can never give what the request needs. Too few masters answer, the quorum was
+    /// shut down, the key or the cost is not valid, or the permit was lost while the request was served.
     Quorum(crate::Error),
 }
 
@@ -41,8 +41,8 @@ impl Denied {
         Self(Why::Permits { limit })
     }
 
-    /// How long to wait before the next try. Of a rate limit: until there are units, unless others take them. Of
-    /// permits 1 s, as nobody knows when one is given back.
+    /// How long to wait before the next try. For a rate limit: until there are units, unless others take them. For
+    /// permits 1 s, because nobody knows when one is given back.
     pub fn retry_after(&self) -> Duration {
         match &self.0 {
             Why::Rate(decision) => decision.wait(),
@@ -50,7 +50,7 @@ impl Denied {
         }
     }
 
-    /// The answer of the rate limiter. None of a [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
+    /// The answer of the rate limiter. `None` for a [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
     pub fn decision(&self) -> Option<&Decision> {
         match &self.0 {
             Why::Rate(decision) => Some(decision),
@@ -81,13 +81,13 @@ impl fmt::Display for Denied {
 }
 
 impl Rejected {
-    /// The status of HTTP that says so:
-    /// - 429 Too Many Requests, if it is denied;
-    /// - 400 Bad Request, for a key or a cost that is not allowed (call `validate()` when the program starts: then the limit
-    ///   itself is not what is wrong);
+    /// The HTTP status for it:
+    /// - 429 Too Many Requests, if the request is denied;
+    /// - 400 Bad Request, if the key or the cost is not valid (call `validate()` when the program starts, so that the
+    ///   limit itself cannot be the reason);
     /// - 503 Service Unavailable, if the limit could not be asked, or the permit was lost;
-    /// - 500 Internal Server Error, if programs that share a semaphore disagree about its limit, or the operating system
-    ///   refused something.
+    /// - 500 Internal Server Error, if programs that share a semaphore disagree about its limit, or the operating
+    ///   system refused something.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -101,7 +101,7 @@ impl Rejected {
         }
     }
 
-    /// How long the client should wait before the next try. None where waiting does not help, or nobody knows.
+    /// How long the client should wait before the next try. `None` if waiting does not help, or the time is not known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Denied(denied) => Some(denied.retry_after()),
@@ -109,17 +109,17 @@ impl Rejected {
         }
     }
 
-    /// A response with [`status`](Self::status), a line of text, and where it helps `Retry-After` (in whole seconds, at
-    /// least 1; RFC 9110, section 10.2.3). A denial by a rate limit has its [headers](Decision::headers) too. The text
+    /// A response with [`status`](Self::status), a line of text, and `Retry-After` if that helps (in whole seconds, at
+    /// least 1; RFC 9110, section 10.2.3). A denial by a rate limit also has its [headers](Decision::headers). The text
     /// names no key and no server.
     ///
-    /// For a body that cannot be made of a text, and for gRPC, write a closure of your own.
+    /// For a body that cannot be made from a text, and for gRPC, write a closure of your own.
     pub fn into_response<B: From<String>>(self) -> Response<B> {
         let text = match &self {
             Self::Denied(denied) => denied.to_string(),
             Self::Quorum(crate::Error::Invalid(why)) => why.clone(),
             Self::Quorum(crate::Error::Lost(_)) => {
-                "the permit for this request was lost while it was served: it may be done, or half done".to_owned()
+                "the permit for this request was lost while it was served: the request may have been executed, in part or completely".to_owned()
             }
             Self::Quorum(error) => not_asked(error).to_owned(),
         };
@@ -140,23 +140,25 @@ impl Rejected {
     }
 }
 
-/// Why the limit could not be asked, as far as it concerns who is served.
+/// The reason why the limit could not be asked, in words for the client.
 fn not_asked(error: &crate::Error) -> &'static str {
     match error {
-        crate::Error::NoQuorum(_) => "the limit cannot be asked now: too few of its servers answer",
+        crate::Error::NoQuorum(_) => {
+            "the limit cannot be checked now: too few of its servers answer"
+        }
         crate::Error::Quarantined(_) => {
-            "the limit cannot be asked now: too few of its servers know yet what was used before"
+            "the limit cannot be checked now: too few of its servers know yet what was used before"
         }
-        crate::Error::TooSlow(_) => "the limit cannot be asked now: its servers answer too late",
-        crate::Error::Closed => "the limit cannot be asked now: this service ends",
+        crate::Error::TooSlow(_) => "the limit cannot be checked now: its servers answer too late",
+        crate::Error::Closed => "the limit cannot be checked now: this service is shutting down",
         crate::Error::LimitConflict(_) => {
-            "the limit cannot be asked: the programs that share it disagree about it"
+            "the limit cannot be checked: the programs that share it disagree about its size"
         }
-        _ => "the limit cannot be asked",
+        _ => "the limit cannot be checked",
     }
 }
 
-/// A response with this line.
+/// A plain response with this text and a line break.
 pub(super) fn plain<B: From<String>>(status: StatusCode, mut text: String) -> Response<B> {
     text.push('\n');
     let mut response = Response::new(B::from(text));
@@ -166,7 +168,7 @@ pub(super) fn plain<B: From<String>>(status: StatusCode, mut text: String) -> Re
     response
 }
 
-/// Rounded up, at least one.
+/// Rounded up, and at least one.
 fn whole_seconds(d: Duration) -> u64 {
     (d.as_secs() + u64::from(d.subsec_nanos() > 0)).max(1)
 }
@@ -188,10 +190,10 @@ impl From<crate::Error> for Rejected {
     }
 }
 
-/// The error of a limited service: that of the inner one, or why the request did not get there.
+/// The error of a limited service: the error of the inner service, or the reason why the request did not get there.
 ///
-/// It is a `std::error::Error` whatever the inner error is, also where that is a boxed one; so it does not pass on the
-/// `source` of the inner error, but its text: match [`Inner`](Self::Inner) for all of it.
+/// It is a `std::error::Error` whatever the inner error is, even a boxed one. So it does not pass on the `source` of
+/// the inner error, but its text. Match [`Inner`](Self::Inner) for all of it.
 #[derive(Clone, Debug)]
 pub enum Error<E> {
     /// The inner service failed.
@@ -203,7 +205,8 @@ pub enum Error<E> {
 }
 
 impl<E> Error<E> {
-    /// Why the request was not let through, to make a response of it elsewhere, as in axum's `HandleErrorLayer`.
+    /// The reason why the request was not let through, to make a response of it elsewhere, as in axum's
+    /// `HandleErrorLayer`.
     ///
     /// # Errors
     /// The error of the inner service, if it is one.

@@ -1,4 +1,4 @@
-//! The check of a fencing token before each request.
+//! A layer that checks a fencing token before each request.
 
 use std::{
     fmt,
@@ -16,29 +16,29 @@ use tower_service::Service;
 use super::error::plain;
 use crate::{FencingToken, fence::Gate};
 
-/// Where the token stands, if nothing else is said.
+/// The header of the token, unless set otherwise.
 const HEADER: &str = "fencing-token";
 
-/// Refuses an HTTP request whose [fencing token](FencingToken) is older than one that was there before, by a [`Gate`].
+/// Refuses an HTTP request whose [fencing token](FencingToken) is older than one that a [`Gate`] has seen before.
 ///
 /// | the request | the answer |
 /// | --- | --- |
-/// | its token is not older than the newest of its resource | goes to the inner service |
-/// | its token is stale | 412 Precondition Failed (RFC 9110, section 15.5.13) |
-/// | it has none | 428 Precondition Required (RFC 6585, section 3); GET, HEAD, OPTIONS and TRACE go to the inner service |
-/// | what stands in the header is no token | 400 Bad Request |
+/// | has a token that is not older than the newest of its resource | comes from the inner service |
+/// | has a stale token | 412 Precondition Failed (RFC 9110, section 15.5.13) |
+/// | has no token | 428 Precondition Required (RFC 6585, section 3); GET, HEAD, OPTIONS and TRACE go to the inner service |
+/// | has a header that is not a valid token | 400 Bad Request |
 ///
-/// - **Authenticate callers in a layer around this one.** Anybody can make up a token, and a single request with a huge one
-///   locks the resource for good: every real holder is stale from then on.
-/// - The default resource is the path of the request, as it was sent, or what axum's `nest` has left of it. One thing may
-///   have many paths (`/invoices/42`, `/invoices/%34%32`), and a stale token would pass by another one:
-///   [`resource`](Self::resource) says which thing it is.
-/// - Clones share the gate. Two instances of a service have two gates, which know nothing of each other: there let the
-///   store check ([`fence`](crate::fence)).
-/// - It stands inside of layers in which requests wait, next to the handler. Otherwise a newer holder may write while
+/// - **Authenticate callers in a layer around this one.** Anybody can make up a token. A single request with a huge one
+///   locks the resource for good, because every real holder is stale from then on.
+/// - **Name the resource.** The default is the path of the request, as it was sent, or what axum's `nest` has left of
+///   it. One resource may have many paths (`/invoices/42`, `/invoices/%34%32`), and a stale token would pass by another
+///   one. Set [`resource`](Self::resource) to name it.
+/// - **Clones share the gate.** Two instances of a service have two gates, which know nothing of each other. There let
+///   the store check ([`fence`](crate::fence)).
+/// - **Put it next to the handler**, inside of layers in which requests wait. Otherwise a newer holder may write while
 ///   an admitted request waits.
-/// - Between the check and the write of the handler a newer holder may be admitted and write first:
-///   [`Gate`] says what to do where that matters.
+/// - Between the check and the write of the handler a newer holder may be admitted and write first. [`Gate`] says what
+///   to do if that matters.
 ///
 /// ```
 /// use axum::{Router, extract::Request, routing::put};
@@ -58,9 +58,9 @@ const HEADER: &str = "fencing-token";
 ///     .route_layer(fence);
 /// ```
 ///
-/// [Fencing](crate::docs::fencing#over-http) has it with that layer.
+/// [Fencing](crate::docs::fencing#over-http) has this example together with that layer.
 ///
-/// The response's body has to be one that can be made of a text, as axum's can. For another one, for gRPC, and for a
+/// The response's body has to be one that can be made from a text, as axum's can. For another body, for gRPC, and for a
 /// token in the body call [`Gate::admit`] in the handler.
 pub struct FenceLayer<T = OfHeader, P = OfPath> {
     gate: Arc<Gate>,
@@ -69,8 +69,8 @@ pub struct FenceLayer<T = OfHeader, P = OfPath> {
 }
 
 impl FenceLayer {
-    /// Compares the token in the header `Fencing-Token` with the newest of the path. Takes a [`Gate`], or one that is shared
-    /// in an `Arc`.
+    /// Compares the token in the header `Fencing-Token` with the newest of the path. It takes a [`Gate`], or one that
+    /// is shared in an `Arc`.
     pub fn new(gate: impl Into<Arc<Gate>>) -> Self {
         Self {
             gate: gate.into(),
@@ -81,8 +81,8 @@ impl FenceLayer {
 }
 
 impl<T, P> FenceLayer<T, P> {
-    /// Where the token is. Default: in the header `Fencing-Token`. `None`: the request has none, or nothing that can be
-    /// read as one. Then a GET goes to the inner service all the same.
+    /// Sets where the token is. Default: in the header `Fencing-Token`. Return `None` if the request has no token, or
+    /// none that can be read. A GET then still goes to the inner service.
     pub fn token<F, B>(self, token: F) -> FenceLayer<F, P>
     where
         F: Fn(&Request<B>) -> Option<FencingToken>,
@@ -94,7 +94,7 @@ impl<T, P> FenceLayer<T, P> {
         }
     }
 
-    /// What is written to: the resource of [`Gate::admit`]. Default: the path.
+    /// Names the resource that the request writes to, for [`Gate::admit`]. Default: the path.
     pub fn resource<F, B, N>(self, resource: F) -> FenceLayer<T, F>
     where
         F: Fn(&Request<B>) -> N,
@@ -108,20 +108,20 @@ impl<T, P> FenceLayer<T, P> {
     }
 }
 
-/// Where a token is.
+/// The place of a token in a request.
 pub trait TokenOf<B> {
-    /// Tells who sent none where it belongs.
+    /// The text for a client that sent no token.
     #[doc(hidden)]
     const MISSING: &'static str;
 
     /// The token, if there is one.
     ///
     /// # Errors
-    /// What is there is no token: the text for whoever sent it.
+    /// The text for the client, if the token is not valid.
     fn token(&self, request: &Request<B>) -> Result<Option<FencingToken>, String>;
 }
 
-/// In the header `Fencing-Token`.
+/// The header `Fencing-Token`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfHeader;
 
@@ -153,13 +153,13 @@ where
     }
 }
 
-/// What is written to.
+/// The resource that a request writes to.
 pub trait ResourceOf<B> {
-    /// Does `then` with its name.
+    /// Calls `then` with its name.
     fn with<T>(&self, request: &Request<B>, then: impl FnOnce(&str) -> T) -> T;
 }
 
-/// The path, as it was sent, or what a router that nests this one has left of it.
+/// The path as it was sent, or what a router that nests this one has left of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfPath;
 
@@ -248,7 +248,7 @@ where
     }
 }
 
-/// A status, and what is wrong.
+/// A status, and a text that says what is wrong.
 type Refusal = (StatusCode, String);
 
 impl<T, P> FenceLayer<T, P> {
@@ -277,7 +277,7 @@ pin_project! {
     pub struct FenceFuture<F> {
         #[pin]
         response: Option<F>,
-        // In place of it.
+        // Answered in place of `response`.
         refusal: Option<Refusal>,
     }
 }

@@ -36,7 +36,7 @@ pin_project! {
             next: Option<(S, Req)>,
         },
         Calling {
-            // Dropped before what it was done under.
+            // Dropped before the permit it was made under.
             #[pin]
             response: F,
             held: Option<H>,
@@ -95,7 +95,7 @@ where
                 // Polled after its end.
                 At::Over => return Poll::Pending,
             };
-            // What is held goes back now, and not when this is dropped.
+            // Units and permits go back now, and not when this future is dropped.
             this.stage.set(Stage::Over);
             return Poll::Ready(result);
         }

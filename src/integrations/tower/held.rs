@@ -1,4 +1,4 @@
-//! What a request takes of a limit, and holds while it is served.
+//! The units or permits that a request takes, and holds while it is served.
 
 use std::{
     future::Future,
@@ -12,12 +12,12 @@ use futures::future::{Either, select};
 use super::{Denied, Rejected};
 use crate::{Error, Lease, LossReason, Lost, RateLimiter, Semaphore};
 
-/// Something is on its way.
+/// Units or permits on their way.
 pub(super) type Taking<H> = Pin<Box<dyn Future<Output = Result<H, Rejected>> + Send>>;
 
-/// What is known at once, or on its way.
+/// Units or permits, taken at once or on their way.
 pub enum Taken<H> {
-    /// Known at once.
+    /// Taken at once.
     Now(H),
     /// On its way.
     Later(Taking<H>),
@@ -29,29 +29,29 @@ mod sealed {
     impl Sealed for crate::Semaphore {}
 }
 
-/// A limit that a layer can keep: a [`RateLimiter`] or a [`Semaphore`]. It is sealed.
+/// A limit that a layer can enforce: a [`RateLimiter`] or a [`Semaphore`]. It is sealed.
 pub trait Limit: sealed::Sealed + Clone {
-    /// What a request holds while it is served.
+    /// The value that a request holds while it is served.
     #[doc(hidden)]
     type Held: Holds + Send + 'static;
 
     #[doc(hidden)]
     fn keyed(&self, key: &str) -> Self;
 
-    /// Takes `n`, more than none, within `wait`.
+    /// Takes `n`, which is not zero, within `wait`.
     #[doc(hidden)]
     fn take(&self, n: u32, wait: Duration) -> Taken<Self::Held>;
 }
 
-/// Is held.
+/// A value that can be lost while it is held.
 pub trait Holds: Unpin {
-    /// Why it is held no more.
+    /// Ready with the reason once it is lost.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
 }
 
 // ---- units ----------------------------------------------------------------------------------
 
-/// Units are used once the request is on its way.
+/// Units, which are used once the request is on its way.
 #[derive(Debug)]
 pub struct Used;
 
@@ -82,7 +82,7 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     if decision.is_allowed() {
         return Ok(Used);
     }
-    // Who cannot be served in time does not wait for nothing.
+    // A request that cannot be served in time is rejected now.
     if decision.wait() > wait {
         return Err(Rejected::Denied(Denied::rate(decision)));
     }
@@ -93,12 +93,12 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
             return Ok(Used);
         }
         Either::Right((over, waits)) => {
-            // Whoever asks next is not behind this one.
+            // The next caller must not queue behind this one.
             drop(waits);
             over?;
         }
     }
-    // Mostly without asking anybody: for how long, from now.
+    // Says how long to wait from now. It mostly asks no master.
     let decision = limiter.check_n(n).await?;
     match decision.is_allowed() {
         true => Ok(Used),
@@ -116,7 +116,7 @@ pub struct Permits {
 
 impl Holds for Permits {
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        // The clock is looked at too: the task may have slept through the notice.
+        // The clock is checked too, because the task may have slept through the notice.
         let lost = match self.lease.lost_now() {
             Some(lost) => lost,
             None => match self.lost.as_mut().poll(cx) {
@@ -158,7 +158,7 @@ async fn acquire(semaphore: Semaphore, n: u32, wait: Duration) -> Result<Permits
                 n => semaphore.acquire_many(n).await,
             };
             match lease {
-                // Of several, the right to gather them or one of them was lost before all were there.
+                // For several permits: the right to gather, or a permit, was lost before all were there.
                 Err(Error::Held(_) | Error::Lost(_)) => return Err(denied()),
                 lease => lease?,
             }

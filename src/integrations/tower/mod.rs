@@ -1,5 +1,5 @@
-//! Limits as [tower](https://docs.rs/tower) layers: around a service in axum, a client such as `reqwest`, or whatever else is
-//! a `Service`.
+//! Limits as [tower](https://docs.rs/tower) layers: around a service in axum, a client such as `reqwest`, or any other
+//! `Service`.
 //!
 //! | layer | what it does |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! let quorum = Quorum::in_memory(3); // in production: Quorum::connect(["redis://…", …]).await?
 //! let api = quorum.rate_limiter("api", Quota::per_minute(600));
 //! let exports = quorum.semaphore("exports", 4);
-//! api.validate()?; // a bad setting is an error now, and not one of each request
+//! api.validate()?; // a bad setting is an error now, and not at each request
 //! exports.validate()?;
 //!
 //! let app: Router = Router::new()
@@ -38,16 +38,17 @@
 //! ```
 //!
 //! # What the two limits have in common
-//! - **Nothing is taken before the request is there.** `poll_ready` asks the inner service only. A unit of a
-//!   [block](crate::RateLimiter::block) is taken in `call`, any other unit and a permit when the future of `call` is
-//!   polled. While that waits, the inner service stays reserved for this request.
+//! - **Nothing is taken before the request is there.** `poll_ready` asks only the inner service. A unit of a
+//!   [block](crate::RateLimiter::block) is taken in `call`. Other units and permits are taken when the future of `call`
+//!   is polled. While that waits, the inner service stays reserved for this request.
 //! - **Clones share the limit**, as do all processes that use the same name on the same masters.
-//! - **Nothing waits unless [`wait`](RateLimitLayer::wait) says so**: what cannot be let through now is rejected at once.
-//! - **A rejection is an error** of the service, [`Error`]. With [`reject_with`](RateLimitLayer::reject_with) it is a response,
-//!   and the service's errors stay those of the inner one: axum's `Infallible`.
+//! - **Nothing waits unless [`wait`](RateLimitLayer::wait) is set.** A request that cannot be let through now is
+//!   rejected at once.
+//! - **A rejection is an error** of the service, [`Error`]. With [`reject_with`](RateLimitLayer::reject_with) it is a
+//!   response, and the service has only the errors of the inner service, such as axum's `Infallible`.
 //! - **A dropped future** (the client hung up, a timeout) gives the permit back, and units that were not used yet.
 //!
-//! Which of them for which service, deadlines, and what to do in an outage: [faces](crate::docs::faces).
+//! [integrations](crate::docs::integrations) says which layer fits which service, and covers deadlines and outages.
 
 mod concurrency;
 mod demand;

@@ -1,4 +1,4 @@
-//! Units before each request.
+//! A layer that takes units before each request.
 
 use std::{fmt, time::Duration};
 
@@ -7,14 +7,15 @@ use tower_layer::Layer;
 use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
 use crate::RateLimiter;
 
-/// Takes units of a [`RateLimiter`] before each request. So no more requests than its quota allows go on in any
+/// Takes units of a [`RateLimiter`] before each request, so no more requests than its quota allows go on in any
 /// interval, over all instances of a service.
 ///
-/// A unit is used when the request goes to the inner service, whatever becomes of it there. A request that is not let
-/// through uses none, unless an answer of a master was lost. With [blocks](RateLimiter::block) most requests ask no
-/// master.
+/// To limit how many requests are served at a time, use a [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
 ///
-/// What happens while no master can say is what [`RateLimiter::on_outage`] says.
+/// A unit is used when the request goes to the inner service, whatever happens there. A rejected request uses no unit,
+/// unless an answer of a master was lost. With [blocks](RateLimiter::block) most requests ask no master.
+///
+/// [`RateLimiter::on_outage`] sets what happens while no master can answer.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,29 +38,30 @@ use crate::RateLimiter;
 /// ```
 ///
 /// # Errors of the service
-/// - [`Error::Denied`](super::Error::Denied) when there are not enough units, or will not be within [`wait`](Self::wait).
-/// - [`Error::Quorum`](super::Error::Quorum) with the errors of [`RateLimiter::check_n`]: among them `Invalid` for a key of more
-///   than 512 bytes, together with the name, and a cost above the limit.
-/// - [`Error::Inner`](super::Error::Inner) with those of the inner service.
+/// - [`Error::Denied`](super::Error::Denied) if there are not enough units, or will not be within [`wait`](Self::wait).
+/// - [`Error::Quorum`](super::Error::Quorum) with the errors of [`RateLimiter::check_n`]. Among them is `Invalid` for a
+///   key that has more than 512 bytes together with the name, and for a cost above the limit.
+/// - [`Error::Inner`](super::Error::Inner) with the errors of the inner service.
 ///
-/// With [`reject_with`](Self::reject_with) only the last ones, as they are.
+/// With [`reject_with`](Self::reject_with) there are only the errors of the inner service, as they are.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is around a service"]
 pub struct RateLimitLayer<K = Whole, C = One, R = Fails>(Terms<RateLimiter, K, C, R>);
 
 impl RateLimitLayer {
-    /// One unit for each request, without waiting; who is denied gets an error. Call [`RateLimiter::validate`] before.
+    /// Takes one unit for each request, without waiting. A request that is denied gets an error. Call
+    /// [`RateLimiter::validate`] before.
     pub fn new(limiter: RateLimiter) -> Self {
         Self(Terms::new(limiter))
     }
 }
 
 impl<K, C, R> RateLimitLayer<K, C, R> {
-    /// Each key has the whole quota, and counts by itself ([`RateLimiter::keyed`]): for each customer, each address. Default:
-    /// one limit for all requests.
+    /// Gives each key the whole quota, by itself ([`RateLimiter::keyed`]), such as each customer or each address.
+    /// Default: one limit for all requests.
     ///
-    /// Let the key be something that the caller cannot choose freely. A caller that makes up a new one for each request
-    /// is never limited, and each leaves a key on a master for the interval.
+    /// Let the key be something that the caller cannot choose freely. A caller that makes up a new key for each request
+    /// is never limited, and each key stays on a master for the interval.
     pub fn key<F, Req, Key>(self, key: F) -> RateLimitLayer<F, C, R>
     where
         F: Fn(&Req) -> Key,
@@ -68,7 +70,8 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
         RateLimitLayer(self.0.key(key))
     }
 
-    /// How many units the request needs. Default: 1. Zero: it is let through and nobody is asked, as for probes.
+    /// How many units the request needs. Default: 1. With zero, as for probes, the request is let through and nobody is
+    /// asked.
     pub fn cost<F, Req>(self, cost: F) -> RateLimitLayer<K, F, R>
     where
         F: Fn(&Req) -> u32,
@@ -76,14 +79,15 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
         RateLimitLayer(self.0.cost(cost))
     }
 
-    /// How long a request may wait for its units, in line. Default: zero, it is let through now or not at all. A request
-    /// that cannot be served within this time, as far as is known, is rejected at once.
+    /// How long a request may wait in the queue for its units. Default: zero, so a request is let through now or not at
+    /// all. A request that is not expected to be served within this time is rejected at once.
     pub fn wait(self, d: Duration) -> Self {
         Self(self.0.wait(d))
     }
 
-    /// Answers what is not let through, in place of an error: [`Rejected::into_response`] for a plain text with status and
-    /// headers, or a closure. The service's errors are those of the inner one then.
+    /// Answers a rejected request with a response in place of an error. [`Rejected::into_response`] makes a plain text
+    /// with status and headers; a closure can make any other response. The service then has only the errors of the
+    /// inner service.
     pub fn reject_with<F, Res>(self, reject: F) -> RateLimitLayer<K, C, F>
     where
         F: Fn(Rejected) -> Res,

@@ -1,23 +1,23 @@
-//! What becomes of a request that is not let through.
+//! The fate of a request that is not let through.
 
 use super::{Error, Rejected};
 
-/// What becomes of a request that is not let through: [`Fails`], or a closure that makes a response.
+/// Turns a rejected request into an error or a response: [`Fails`], or a closure that makes a response.
 pub trait Reject<Res, E> {
     /// The error of the limited service.
     type Error;
 
-    /// An error of the inner service.
+    /// Passes on an error of the inner service.
     fn inner(error: E) -> Self::Error;
 
-    /// The request does not go there.
+    /// Rejects a request.
     ///
     /// # Errors
-    /// That of the limited service.
+    /// The error of the limited service.
     fn reject(&self, rejected: Rejected) -> Result<Res, Self::Error>;
 }
 
-/// With an error: the default.
+/// Rejects with an error: the default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fails;
 
@@ -33,7 +33,7 @@ impl<Res, E> Reject<Res, E> for Fails {
     }
 }
 
-/// With a response: [`RateLimitLayer::reject_with`](super::RateLimitLayer::reject_with).
+/// Rejects with a response: [`RateLimitLayer::reject_with`](super::RateLimitLayer::reject_with).
 impl<Res, E, F> Reject<Res, E> for F
 where
     F: Fn(Rejected) -> Res,

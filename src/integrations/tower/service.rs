@@ -18,7 +18,7 @@ pub struct Limited<S, L, K = Whole, C = One, R = Fails> {
     terms: Terms<L, K, C, R>,
 }
 
-/// On which terms a request is let through.
+/// The terms on which a request is let through.
 #[derive(Clone)]
 pub(super) struct Terms<L, K, C, R> {
     limit: L,
@@ -97,7 +97,7 @@ impl<S, L, K, C, R> Limited<S, L, K, C, R> {
     }
 }
 
-// Closures are no `Debug`.
+// Closures do not implement `Debug`.
 impl<L: fmt::Debug, K, C, R> fmt::Debug for Terms<L, K, C, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Terms")
@@ -148,7 +148,7 @@ where
                 ResponseFuture::calling(self.inner.call(request), Some(held), reject)
             }
             Taken::Later(taking) => {
-                // The one that is ready goes along; the clone may not be.
+                // The ready service serves this request. Its clone, which stays, may not be ready.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
                 ResponseFuture::taking(taking, (inner, request), reject)

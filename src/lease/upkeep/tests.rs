@@ -51,9 +51,10 @@ fn renewals_go_in_steps_and_never_late() {
     assert_eq!(tiny.due(at(7), at(7)), Due::Lose(LossReason::Expired));
 }
 
-/// Won in line, and some nodes may still have it there: if an operator frees the name they would hand it over again.
+/// A lease that was won in the queue. Some nodes may still have it there, and would hand the lock over again if an
+/// operator freed the name.
 #[test]
-fn what_may_still_stand_in_line_is_extended_soon() {
+fn a_lease_that_may_still_be_queued_somewhere_is_extended_soon() {
     let partial = Good {
         is_partial: true,
         ..good(at(0), TTL)
@@ -112,7 +113,7 @@ fn a_failed_renewal_changes_nothing_and_is_tried_again() {
 }
 
 #[test]
-fn an_unanswered_renewal_gets_one_more_beside_it() {
+fn an_unanswered_renewal_gets_a_second_one_beside_it() {
     let mut h = hold(Renewal::auto());
     h.renewal_sent(at(1000));
     assert_eq!(h.due(at(1908), at(0)), Due::Wait(at(1909)));
@@ -158,7 +159,7 @@ fn a_short_ttl_has_a_second_try_before_the_node_timeout() {
 }
 
 #[test]
-fn there_is_no_one_more_where_the_node_timeout_leaves_time() {
+fn no_second_renewal_runs_beside_one_that_fails_in_time() {
     let mut h = hold(Renewal::auto());
     h.renewal_sent(at(1000));
     h.renewal_failed(at(1500));
@@ -175,7 +176,7 @@ fn there_is_no_one_more_where_the_node_timeout_leaves_time() {
 }
 
 #[test]
-fn each_of_a_pair_prolongs_and_both_count_as_one() {
+fn both_renewals_of_a_pair_prolong_and_count_as_one() {
     for [first, second] in [[1000, 1909], [1909, 1000]] {
         let mut h = hold(Renewal::auto().max_renewals(2));
         h.renewal_sent(at(1000));
@@ -192,7 +193,7 @@ fn each_of_a_pair_prolongs_and_both_count_as_one() {
 }
 
 #[test]
-fn an_extension_by_hand_puts_the_one_more_off() {
+fn a_manual_extension_postpones_the_second_renewal() {
     let mut h = hold(Renewal::auto());
     h.renewal_sent(at(1000));
     h.extended(at(1500), at(1510), false, Duration::ZERO);
@@ -206,7 +207,7 @@ fn an_extension_by_hand_puts_the_one_more_off() {
 }
 
 #[test]
-fn only_the_first_failure_of_an_outage_is_news() {
+fn only_the_first_renewal_failure_of_an_outage_is_reported() {
     let mut h = hold(Renewal::auto());
     let fails = |at_ms, h: &mut Upkeep| {
         h.renewal_sent(at(at_ms));
@@ -219,7 +220,7 @@ fn only_the_first_failure_of_an_outage_is_news() {
 }
 
 #[test]
-fn max_renewals_is_an_end() {
+fn a_lease_expires_after_max_renewals() {
     let mut h = hold(Renewal::auto().max_renewals(1));
     h.renewal_sent(at(1000));
     h.extended(at(1000), at(1010), true, Duration::ZERO);

@@ -7,32 +7,33 @@ use std::sync::{
 
 use crate::{base::clock::Tick, protocol::rates::words::Units};
 
-/// How many bits of the word are units; the others are ms of the clock.
+/// The number of bits of the word that count units; the others are ms of the clock.
 const UNITS: u32 = 24;
 /// The most units of a block.
 pub(super) const MOST: u32 = (1 << UNITS) - 1;
 
-/// What is left of a block. Taking from it is one exchange of a word.
+/// The units that are left of a block. Taking some is one exchange of a word.
 #[derive(Default)]
 pub(super) struct Block {
-    /// Until when they may be used, in ms, and how many there are.
+    /// The end of their use, in ms, and how many there are.
     word: AtomicU64,
-    /// Where they came from: what is not used goes back there.
+    /// The nodes that gave the units. Unused units go back there.
     from: Mutex<Option<Units>>,
-    /// One at a time asks for the next; or waits for slots, of which no block is taken.
+    /// Held by the one caller that asks for the next block. For slots, of which no block is taken, it is held by the
+    /// first in this limiter's queue.
     pub(super) asks: tokio::sync::Mutex<()>,
-    /// How many wait for that, or for units in the engine's line.
+    /// Counts the callers that wait for `asks`, or for units in the engine's queue.
     pub(super) waiting: AtomicUsize,
 }
 
 impl Block {
-    /// Takes so many, if they are there. How many are left.
+    /// Takes this many units, if they are there. Returns how many are left.
     pub(super) fn take(&self, now: Tick, units: u32) -> Option<u32> {
         let mut word = self.word.load(Relaxed);
         loop {
             let (until, there) = (word >> UNITS, word & u64::from(MOST));
             let left = there.checked_sub(units.into())?;
-            // A whole ms early: both are rounded down.
+            // Both are rounded down, so units end up to 1 ms early.
             if ms(now) >= until || there == 0 {
                 return None;
             }
@@ -47,7 +48,7 @@ impl Block {
         }
     }
 
-    /// The next block, of which so many are used already. What was left of the one before goes back.
+    /// Replaces the block by the next one, of which `used` units are used already. Units left of the old block go back.
     pub(super) fn put(&self, units: Units, used: u32) {
         let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
         let left = units.count().saturating_sub(used).min(MOST);
@@ -58,7 +59,7 @@ impl Block {
         }
     }
 
-    /// What is left goes back: it is too old, or too little for whoever asks.
+    /// Gives the units that are left back: they are too old, or too few for the caller.
     pub(super) fn give_back(&self) {
         let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = self.word.swap(0, Relaxed) & u64::from(MOST);
@@ -67,7 +68,7 @@ impl Block {
         }
     }
 
-    /// Whether units are there.
+    /// Returns true if units are there.
     pub(super) fn is_good(&self, now: Tick) -> bool {
         self.take(now, 0).is_some()
     }
@@ -102,7 +103,7 @@ mod tests {
         protocol::rates::words::{Limited, Part, Purse},
     };
 
-    /// Counts what comes back.
+    /// Counts the units that come back.
     #[derive(Default)]
     struct Back(AtomicU64);
 
@@ -123,7 +124,7 @@ mod tests {
         Tick::default().plus(Duration::from_micros(us))
     }
 
-    /// From two nodes.
+    /// Units that two nodes gave.
     fn units(purse: &Arc<Back>, count: u32, until: Tick) -> Units {
         let stamps: Box<[Stamp]> = Box::default();
         let part = |node: usize, units: u32| Part {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_good_until_their_last_whole_millisecond() {
+    fn block_units_are_good_until_their_last_whole_millisecond() {
         let (purse, block) = (Arc::<Back>::default(), Block::default());
         assert_eq!(block.take(at(0), 1), None);
         block.put(units(&purse, 9, at(50_700)), 1);
@@ -154,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_goes_back_and_nothing_else() {
+    fn only_the_unused_units_of_a_block_go_back() {
         let (purse, block) = (Arc::<Back>::default(), Block::default());
         block.put(units(&purse, 10, at(50_000)), 3);
         assert_eq!(block.take(at(0), 2), Some(5));
         assert_eq!(block.take(at(0), 6), None, "all or none");
-        // The next one comes: five of the first are left.
+        // The next block comes: the five units left of the first go back.
         block.put(units(&purse, 20, at(60_000)), 1);
         assert_eq!(purse.units(), 5);
         assert_eq!(block.take(at(0), 19), Some(0));
@@ -176,9 +177,9 @@ mod tests {
         assert_eq!(purse.units(), 15);
     }
 
-    /// Also while the next one takes its place.
+    /// It holds also while the next block replaces this one.
     #[test]
-    fn of_many_threads_each_unit_is_for_one() {
+    fn each_unit_is_taken_by_one_thread_only() {
         const K: u32 = 1_000;
         for blocks in [1, 100] {
             let (purse, block) = (Arc::<Back>::default(), Block::default());

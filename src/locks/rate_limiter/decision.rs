@@ -1,10 +1,10 @@
-//! What a rate limiter answers.
+//! The answer of a rate limiter, and its HTTP headers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::Quota;
 
-/// The answer of a [`RateLimiter`](crate::RateLimiter): go on, or wait for so long.
+/// The answer of a [`RateLimiter`](crate::RateLimiter): go on, or wait for this long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a decision says whether to go on"]
 pub struct Decision {
@@ -16,31 +16,33 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether the units are yours. Of a look ([`check_n(0)`](crate::RateLimiter::check_n)): whether there is one.
+    /// Returns true if the units are yours. After a look ([`check_n(0)`](crate::RateLimiter::check_n)), true if there
+    /// is a unit.
     pub fn is_allowed(&self) -> bool {
         self.is_allowed
     }
 
-    /// How long until there are as many as were asked for, unless others take them first; zero if it is allowed.
+    /// How long it takes until the demanded units are there, unless others take them first. Zero if the demand is
+    /// allowed.
     ///
-    /// Units are counted in at most 30 buckets for an interval, so this may be up to two buckets (a fifteenth of the
+    /// Units are counted in at most 30 buckets for an interval. So this may be up to two buckets (a fifteenth of the
     /// interval) longer than necessary. It is never too short while no master's clock is stepped.
     pub fn wait(&self) -> Duration {
         self.wait
     }
 
-    /// How many units are left, as far as this process knows: others may have taken some since it asked their node.
+    /// How many units are left, as this process knows it. Others may have taken some since it asked their node.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// How many units can be had at once: the limit, of several the smallest. Where the fleet has a name, units that cannot be
+    /// How many units can be had at once: the smallest of the limits. If the fleet has a name, units that cannot be
     /// shared out equally are left out.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// As headers of an HTTP response.
+    /// The decision as headers of an HTTP response.
     pub fn headers(&self) -> RateLimitHeaders {
         let windows = self.quota.windows().iter();
         let smallest = windows.min_by_key(|window| window.limit);
@@ -61,9 +63,11 @@ fn seconds(d: Duration) -> u64 {
     d.as_secs() + u64::from(d.subsec_nanos() > 0)
 }
 
-/// The headers that tell an HTTP client of its limit, as plain values: `RateLimit-Limit`, `RateLimit-Remaining`,
-/// `RateLimit-Reset` and `RateLimit-Policy` of the IETF draft (draft-ietf-httpapi-ratelimit-headers, up to version 06,
-/// where they are fields of their own), and `Retry-After` (RFC 9110, section 10.2.3) where the request is denied.
+/// The headers that tell an HTTP client its limit, as plain values.
+///
+/// They are `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` and `RateLimit-Policy` of the IETF draft
+/// (draft-ietf-httpapi-ratelimit-headers, up to version 06, where they are separate fields). A denied request also has
+/// `Retry-After` (RFC 9110, section 10.2.3).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -80,9 +84,9 @@ pub struct RateLimitHeaders {
     pub limit: u32,
     /// How many units are left.
     pub remaining: u32,
-    /// In how many seconds there are enough; after an allowed request, in how many all are free if nobody asks.
+    /// Seconds until there are enough units. After an allowed request: seconds until all units are free if nobody asks.
     pub reset: u64,
-    /// How many seconds to wait, where the request is denied.
+    /// Seconds to wait, if the request is denied.
     pub retry_after: Option<u64>,
     policy: Arc<Quota>,
 }
@@ -91,7 +95,7 @@ impl IntoIterator for RateLimitHeaders {
     type Item = (&'static str, String);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
-    /// Names and values, `Retry-After` last if it is there.
+    /// Names and values. `Retry-After`, if it is there, comes last.
     fn into_iter(self) -> Self::IntoIter {
         let mut all = vec![
             ("RateLimit-Limit", self.limit.to_string()),
@@ -104,7 +108,7 @@ impl IntoIterator for RateLimitHeaders {
     }
 }
 
-/// `50;w=1, 2000;w=60`
+/// The value of `RateLimit-Policy`: `50;w=1, 2000;w=60`.
 struct Policy<'q>(&'q Quota);
 
 impl fmt::Display for Policy<'_> {

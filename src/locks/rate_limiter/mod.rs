@@ -1,4 +1,4 @@
-//! The rate limiter: at most so many units in any interval.
+//! The rate limiter: a limited number of units in any interval.
 
 mod block;
 mod decision;
@@ -26,16 +26,22 @@ use crate::{
     engine::Engine,
 };
 
-/// A distributed rate limiter on one name: at most so many units in **any** interval, wherever it begins, counted over all
-/// processes. Cheap to clone; clones share what they know. Settings are chained, before the first use.
+/// A distributed rate limiter on one name: at most the quota's units in **any** interval, wherever it begins, over all
+/// processes.
 ///
-/// Each master has a share of the limit, and gives out its own units. So a decision asks one master, in one round trip; a
-/// master that is down takes its share with it, and nobody ever gets more than the limit. (Where each of N masters counts
-/// all, a majority admits up to `N · limit / Q`; a window that begins anew each minute admits twice the limit around its
-/// edge.) A limit of at most 16 units is kept as that many slots of a [semaphore](crate::Semaphore), each on a majority: the
-/// whole limit can be had while a minority of the masters is down.
+/// It is cheap to clone, and clones share what they know. Settings are chained, before the first use. To limit how many
+/// hold something at the same time, use a [`Semaphore`](crate::Semaphore).
 ///
-/// What is promised and what is not: [rate limits](crate::docs::rates).
+/// Each master has a share of the limit, and gives out its own units. So a decision asks one master, in one round trip.
+/// A master that is down takes its share with it, and nobody ever gets more than the limit. (If each of N masters
+/// counted all units, a majority would admit up to `N · limit / Q`. A window that begins again each minute admits twice
+/// the limit around its edge.)
+///
+/// A limit of at most 16 units, or of fewer units than masters, is kept as that many slots of a
+/// [semaphore](crate::Semaphore), each on a majority. So the whole limit can be had while a minority of the masters is
+/// down.
+///
+/// [rate limits](crate::docs::rates) says what is promised, and what is not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -65,19 +71,19 @@ pub struct RateLimiter {
     shared: Arc<Shared>,
 }
 
-/// What a rate limiter answers while no master can say whether there are units.
+/// The answer of a rate limiter while no master can say whether there are units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outage {
-    /// An error: the caller decides.
+    /// An error, so that the caller decides.
     #[default]
     Error,
-    /// Denied: nothing is done that may be too much. Who waits, waits on.
+    /// The demand is denied, so nothing is done that may be too much. A caller that waits goes on waiting.
     Deny,
-    /// Allowed: nothing stops, and nothing is counted.
+    /// The demand is allowed, so nothing stops, and nothing is counted.
     Allow,
 }
 
-/// What clones share.
+/// The state that clones share.
 #[derive(Default)]
 struct Shared {
     plan: OnceLock<Result<Arc<Plan>, Error>>,
@@ -120,36 +126,37 @@ impl RateLimiter {
 
     // ---- settings ---------------------------------------------------------------------------
 
-    /// How old units may be when they come to the caller, counted from the sending of the request; older ones are given
-    /// back, and asked for again. At most a tenth of the shortest interval, or 20 ms if that is more.
+    /// How old units may be when they come to the caller, counted from the sending of the request. Older units are
+    /// given back, and others are asked for. At most a tenth of the shortest interval, or 20 ms if that is more.
     ///
-    /// Default: twice the mean round trip to the master that is asked, at least a twentieth of the interval (between 20 and
-    /// 500 ms), and at most a tenth; with [blocks](Self::block) a tenth. One that is set is fixed: it has to be longer than a
-    /// round trip. A unit counts longer by its grace, so a longer grace costs some of the rate.
+    /// Default: twice the mean round trip to the master that is asked, at least a twentieth of the interval (between 20
+    /// and 500 ms), and at most a tenth. With [blocks](Self::block) it is a tenth. A grace that you set is fixed, and
+    /// has to be longer than a round trip. A unit counts longer by its grace, so a longer grace costs some of the rate.
     pub fn grace(mut self, d: Duration) -> Self {
         self.choices.grace = Some(d);
         self.renewed()
     }
 
-    /// Takes `k` units at a time, and decides by itself until they are used up or too old: most decisions ask no master.
-    /// Default: off.
+    /// Takes `k` units at a time, and decides locally until they are used up or too old, so most decisions ask no
+    /// master. Default: off.
     ///
-    /// The limit holds. But what one process has taken ahead no other can use. What it has not used within the
-    /// [grace](Self::grace) goes back only when it asks for the next block, so take blocks that are small beside what a process
-    /// uses in that time. A quota with an interval of at most 16 units takes no blocks: `Invalid`.
+    /// The limit still holds, but other processes cannot use the units that one process has taken ahead. Units that it
+    /// has not used within the [grace](Self::grace) go back only when it asks for the next block. So make blocks small
+    /// beside what a process uses in that time. A quota with an interval of at most 16 units (or of fewer units than
+    /// masters) takes no blocks: `Invalid`.
     pub fn block(mut self, k: u32) -> Self {
         self.choices.block = Some(k);
         self.renewed()
     }
 
-    /// What to answer while no master can say whether there are units. Default: [`Outage::Error`].
+    /// The answer while no master can say whether there are units. Default: [`Outage::Error`].
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.outage = outage;
         self.renewed()
     }
 
-    /// The same limiter for one of many: each key has the whole quota, and counts by itself. Asking for a key again gives
-    /// the limiter that is there already.
+    /// Returns the limiter for one key: each key has the whole quota, and counts by itself. A second call for a key
+    /// returns the same limiter.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -179,7 +186,8 @@ impl RateLimiter {
         limiter
     }
 
-    /// Checks the name and the settings, without asking any master: for programs that report bad settings when they start.
+    /// Checks the name and the settings without asking any master, for programs that report bad settings when they
+    /// start.
     ///
     /// # Errors
     /// `Invalid`.
@@ -200,24 +208,25 @@ impl RateLimiter {
         self.check_n(1)
     }
 
-    /// Takes `n` units if there are as many now, else none, and says how long to wait. `n` = 0 takes none and looks how
-    /// many there are, on all masters.
+    /// Takes `n` units if there are that many now. Otherwise it takes none, and says how long to wait. With `n` = 0 it
+    /// takes none and looks how many there are, on all masters.
     ///
-    /// One master is asked, and others only where it has too few: for more than one has, the units of several are taken
-    /// together. It never overtakes those who wait in this process ([`until_ready`](Self::until_ready)). Nothing is asked
-    /// where it is known since less than a second that there are not enough.
+    /// It asks one master. If that one has too few, it asks others, and takes the units of several masters together if
+    /// needed. It asks nobody if it has learned less than a second ago that there are not enough. It never overtakes
+    /// callers that wait in this process ([`until_ready`](Self::until_ready)).
     ///
     /// # Errors
-    /// - `Invalid` for a bad name or setting, and for an `n` above the limit.
-    /// - `NoQuorum` when no master can say, and `Quarantined` when those that answer have restarted and may have forgotten
-    ///   units that count: unless [`on_outage`](Self::on_outage) says otherwise. (A limit of at most 16 units needs a
-    ///   majority.)
-    /// - `TooSlow` when answers take longer than the [grace](Self::grace).
+    /// - `Invalid` if a name or a setting is not valid, or if `n` is above the limit.
+    /// - `NoQuorum` if no master can say, unless [`on_outage`](Self::on_outage) says otherwise. (A limit of at most 16
+    ///   units needs a majority.)
+    /// - `Quarantined` if the masters that answer have restarted and may have forgotten units that count, unless
+    ///   [`on_outage`](Self::on_outage) says otherwise.
+    /// - `TooSlow` if answers take longer than the [grace](Self::grace).
     /// - `System`, `Closed`.
     ///
     /// # Cancel safety
-    /// May be dropped. Units that were taken for it are given back, unless the request for them is under way still: those
-    /// that its answer names are, and those whose answer is lost count as used.
+    /// May be dropped. Units that were taken for it are given back. If a request is still under way, the units in its
+    /// answer are given back too; units whose answer is lost count as used.
     pub fn check_n(
         &self,
         n: u32,
@@ -237,15 +246,17 @@ impl RateLimiter {
         self.until_n_ready(1)
     }
 
-    /// Waits until there are `n` units, and takes them. Those who wait in one process are served in their order; between
-    /// processes there is none, and who wants many can be passed by others that want few.
+    /// Waits until there are `n` units, and takes them.
+    ///
+    /// Callers that wait in one process are served in their order. Between processes there is no order, and a large
+    /// demand can be passed by small ones.
     ///
     /// # Errors
     /// As for [`check_n`](Self::check_n). With [`Outage::Deny`] it waits through an outage.
     ///
     /// # Cancel safety
-    /// As for [`check_n`](Self::check_n); the place in line is given up. Poll it or drop it: one that is kept and not polled
-    /// holds up those behind it.
+    /// As for [`check_n`](Self::check_n); the place in the queue is given up. Poll it or drop it: a future that is kept
+    /// and not polled holds up those behind it.
     pub fn until_n_ready(
         &self,
         n: u32,
@@ -260,7 +271,7 @@ impl RateLimiter {
     /// As for [`until_n_ready`](Self::until_n_ready).
     ///
     /// # Cancel safety
-    /// Dropping it drops the work. The unit is used once the work has begun.
+    /// May be dropped: that drops the work. The unit is used once the work has begun.
     pub fn run<W, T>(
         &self,
         work: W,
@@ -278,7 +289,7 @@ impl RateLimiter {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// Clones that were made before keep their settings.
+    /// Gives this limiter a state of its own, because clones that were made before keep their settings.
     fn renewed(mut self) -> Self {
         self.shared = Arc::default();
         self

@@ -1,4 +1,5 @@
-//! How the units of a quota are given out: large limits by single nodes, small ones as slots of a majority.
+//! How the units of a quota are given out: those of large limits by single nodes, those of small limits as slots of a
+//! majority.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -23,7 +24,7 @@ use crate::{
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
 const LONGEST_GRACE: Duration = Duration::from_millis(500);
 
-/// The longest time for which the result of a look at the slots is believed. It is also at most a quarter of the interval.
+/// The longest time for which the result of a look at the slots is believed. A quarter of the interval limits it too.
 const TRUST: Duration = Duration::from_secs(1);
 
 /// The settings that a user may leave out.
@@ -34,16 +35,16 @@ pub(super) struct Choices {
     pub(super) block: Option<u32>,
 }
 
-/// What a limiter's settings come to.
+/// The settings of a limiter, checked and derived.
 pub(super) struct Plan {
     /// The intervals in which every node has units of its own.
     pub(super) limited: Option<Arc<Limited>>,
-    /// Those with few units: each unit is a slot.
+    /// The intervals with few units: each unit is a slot.
     pub(super) small: Vec<Small>,
     pub(super) grace: Grace,
-    /// The last denial of `limited` where there are slots too.
+    /// The last denial of `limited`, if there are slots too.
     pub(super) denied: Mutex<Option<Denial>>,
-    /// As many can be had at once.
+    /// The most units that can be had at once.
     pub(super) most: u32,
 }
 
@@ -54,19 +55,19 @@ pub(super) struct Small {
     pub(super) kept: Duration,
     /// The state of the slots that this process knows.
     pub(super) seen: Mutex<Seen>,
-    /// One at a time looks.
+    /// Held by the one caller that looks at the slots.
     pub(super) looks: tokio::sync::Mutex<()>,
 }
 
 /// The result of the last look at the slots, less the units that this process has used since.
 pub(super) struct Seen {
-    /// When each slot is free, the first first.
+    /// When each slot is free; sorted, the first one first.
     pub(super) free_at: Vec<Tick>,
     /// When that look began.
     pub(super) looked_at: Option<Tick>,
-    /// When this process used some last.
+    /// When this process last used some.
     pub(super) used_at: Option<Tick>,
-    /// When the last look began that failed, and why.
+    /// When the last look that failed began, and its error.
     pub(super) failed: Option<(Tick, Error)>,
 }
 
@@ -74,9 +75,9 @@ pub(super) struct Seen {
 pub(super) struct Denial {
     units: u32,
     left: u32,
-    /// When there may be as many.
+    /// When there may be enough units for it.
     free_at: Tick,
-    /// It is believed until then.
+    /// Until when the denial is believed.
     until: Tick,
 }
 
@@ -104,7 +105,7 @@ impl Plan {
         let least = match grace {
             Some(grace) if grace.is_zero() || grace > most => {
                 return Err(Error::Invalid(format!(
-                    "a grace of {grace:?} is not allowed: it is above 0, and at most {most:?}, a tenth of the interval"
+                    "a grace of {grace:?} is not allowed: it must be above 0 and at most {most:?}, a tenth of the interval"
                 )));
             }
             Some(grace) => grace,
@@ -166,7 +167,8 @@ impl Plan {
         })
     }
 
-    /// Remembers that the shares denied this demand. In a quota with slots the same demand is then denied without taking slots.
+    /// Remembers that the shares denied this demand. A quota with slots then denies the same demand without taking
+    /// slots.
     pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, left): (Duration, u32)) {
         let Some(trust) = self.small.iter().map(Small::trust).min() else {
             return;
@@ -180,7 +182,7 @@ impl Plan {
         *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
     }
 
-    /// A denial that is known without asking: until when there are fewer than `units`, and how many there are.
+    /// Returns a denial that is known without asking: the wait until there are `units`, and how many there are now.
     pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, u32)> {
         let of_slots = self
             .small
@@ -194,14 +196,14 @@ impl Plan {
         of_slots.chain(of_shares).reduce(longer)
     }
 
-    /// The longest interval that is kept as slots.
+    /// The longest of the intervals that are kept as slots.
     pub(super) fn longest_of_slots(&self) -> Duration {
         let periods = self.small.iter().map(|small| small.window.period);
         periods.max().unwrap_or_default()
     }
 }
 
-/// Both hold.
+/// Combines two denials: the longer wait and the fewer units.
 pub(super) fn longer(one: (Duration, u32), other: (Duration, u32)) -> (Duration, u32) {
     (one.0.max(other.0), one.1.min(other.1))
 }
@@ -215,7 +217,7 @@ fn check_block(block: u32, quota: &Quota, small: Option<&Window>) -> Result<(), 
     match (1..=quota.most().min(super::block::MOST)).contains(&block) {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
-            "a block of {block} units is not allowed: 1 to {} of {quota}",
+            "a block of {block} units is not allowed: it must be 1 to {} units of {quota}",
             quota.most().min(super::block::MOST)
         ))),
     }

@@ -1,4 +1,4 @@
-//! Units of small limits: each is a slot of a majority, held until it is used and then left to its time.
+//! Units of small limits. Each is a slot of a majority: it is held until it is used, and then left to its ttl.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -7,29 +7,29 @@ use futures::future::{join_all, try_join_all};
 use super::plan::{Plan, Seen, Small, longer};
 use crate::{Error, Lease, base::clock::Tick, engine::Engine, protocol::ballot::validity::drift};
 
-/// The wait that a denial states if nothing better is known.
+/// The wait of a denial about which nothing better is known.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// Attempts at slots that look free and are not granted, before the demand is denied.
+/// How often slots that look free are tried and not granted, before the demand is denied.
 const MOST_COLLISIONS: u32 = 3;
 
-/// What was said of the slots.
+/// The outcome of an attempt to take slots.
 pub(super) enum Slots {
-    /// They are held. When this is dropped before they are used, they are free again.
+    /// The slots are held. If this is dropped before they are used, they are free again.
     Held(Held),
-    /// Some are taken, for so long.
+    /// Too few are free: the wait until there are enough, and how many are free now.
     Taken(Duration, u32),
 }
 
 /// Slots of every interval.
 pub(super) struct Held {
-    /// And for how long each was taken.
+    /// Each slot, and for how long it was taken.
     leases: Vec<(Lease, Duration)>,
-    /// How old they may be when they are used.
+    /// How old the slots may be when they are used.
     age: Duration,
 }
 
 impl Held {
-    /// Of no interval.
+    /// No slots, for a quota without small limits.
     pub(super) fn none() -> Self {
         Self {
             leases: Vec::new(),
@@ -45,16 +45,16 @@ impl Held {
         })
     }
 
-    /// Extends them to the whole time.
+    /// Extends all slots to their whole ttl.
     ///
     /// # Errors
-    /// `Lost` where one was lost.
+    /// `Lost` if one of them was lost.
     pub(super) async fn refresh(&self) -> Result<(), Error> {
         let all = self.leases.iter().map(|(lease, _)| lease.extend());
         try_join_all(all).await.map(drop)
     }
 
-    /// They are used.
+    /// Uses the slots: they are left to their ttl.
     pub(super) fn use_up(self) {
         for (lease, _) in self.leases {
             lease.abandon();
@@ -63,14 +63,14 @@ impl Held {
 }
 
 impl Plan {
-    /// Takes `n` slots of every interval, if they are free now. `age`: how old they may be when they are used.
+    /// Takes `n` slots of every interval, if they are free now. `age` is how old they may be when they are used.
     pub(super) async fn try_slots(
         &self,
         engine: &Engine,
         n: u32,
         age: Duration,
     ) -> Result<Slots, Error> {
-        // At once: the first has to be used before it is too old, as the last has.
+        // All intervals are asked at once, because the first slot must still be fresh when the last one comes.
         let all = self.small.iter().map(async |small| {
             let ttl = small.kept + age;
             let some = small.try_some(engine, n, ttl).await?;
@@ -90,8 +90,8 @@ impl Plan {
         Ok(Slots::Held(Held { leases, age }))
     }
 
-    /// Until when `n` slots of every interval are free, and how many are now. Asks the nodes, unless it was just done and that
-    /// is good enough.
+    /// Returns the wait until `n` slots of every interval are free, and how many are free now. It asks the nodes,
+    /// unless `may_be_old` is set and a recent look is known.
     pub(super) async fn free_slots(
         &self,
         engine: &Engine,
@@ -113,8 +113,8 @@ impl Plan {
         Ok(least)
     }
 
-    /// `n` slots of every interval are used now. How many are left, as far as this process knows: to ask the nodes would
-    /// take time, and what was taken has to be used in time.
+    /// Notes that `n` slots of every interval are used now. Returns how many are left, as this process knows it. Asking
+    /// the nodes would take time, and the slots have to be used in time.
     pub(super) fn slots_used(&self, now: Tick, n: u32, age: Duration) -> u32 {
         let left = self.small.iter().map(|small| small.used(now, n, age));
         left.min().unwrap_or(u32::MAX)
@@ -122,7 +122,7 @@ impl Plan {
 }
 
 impl Small {
-    /// Waits for `n` slots in the line of the pool. `age`: how old they may be when they are used.
+    /// Waits for `n` slots in the queue of the pool. `age` is how old they may be when they are used.
     pub(super) async fn wait(&self, n: u32, age: Duration) -> Result<Held, Error> {
         let ttl = self.kept + age;
         let slots = self.slots.lasting(ttl);
@@ -149,21 +149,21 @@ impl Small {
             if some.len() == n as usize {
                 return Ok(Ok(some));
             }
-            // Their release ends before the look, so that the look finds them free.
+            // The release is awaited before the look, so that the look finds these slots free.
             release(some).await;
             let (wait, free) = self.free(engine, n).await?;
             tries += 1;
             if free < n {
                 return Ok(Err((wait, free)));
             }
-            // Others took some of them at the same time, and gave them back as well; or they wait for them.
+            // Other callers took some of the slots at the same time and gave them back as well, or they wait for them.
             if tries == MOST_COLLISIONS {
                 return Ok(Err((PAUSE.min(self.trust()), n.saturating_sub(1))));
             }
         }
     }
 
-    /// Until when `n` slots are free and how many are now, if they were looked at a moment ago.
+    /// The wait until `n` slots are free and how many are free now, if the slots were looked at a moment ago.
     pub(super) fn known(&self, now: Tick, n: u32) -> Option<(Duration, u32)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |at: Tick| now < at.plus(self.trust());
@@ -172,7 +172,7 @@ impl Small {
             .then(|| seen.free(now, n))
     }
 
-    /// `n` slots are used now. How many are left.
+    /// Notes that `n` slots are used now. Returns how many are left.
     fn used(&self, now: Tick, n: u32, age: Duration) -> u32 {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for slot in seen.free_at.iter_mut().take(n as usize) {
@@ -183,7 +183,8 @@ impl Small {
         seen.free(now, 1).1
     }
 
-    /// Asks the nodes until when `n` slots are free, and how many are now. Of many callers at once two ask.
+    /// Asks the nodes when `n` slots are free, and how many are free now. If many callers come at once, two of them ask
+    /// and the others share the answer.
     async fn free(&self, engine: &Engine, n: u32) -> Result<(Duration, u32), Error> {
         let called = engine.now();
         let _looks = self.looks.lock().await;
@@ -209,7 +210,7 @@ impl Small {
                 return Err(error);
             }
         };
-        // One that is held, and not used yet, may come back sooner: nobody can tell.
+        // A slot that is held and not used yet may come back sooner, but it cannot be told from one that was used.
         let longest = self.kept + Duration::from_millis(self.window.ahead());
         let free_at = free_in.iter().map(|wait| now.plus((*wait).min(longest)));
         let found = Seen {
@@ -218,7 +219,7 @@ impl Small {
             ..Seen::new(0)
         };
         let answer = found.free(now, n);
-        // Slots that were used since may still look free in it.
+        // Slots that were used since the look began may still look free in it.
         if seen.used_at.is_none_or(|used| used < looked_at) {
             *seen = found;
         }
@@ -231,7 +232,7 @@ async fn release(leases: impl IntoIterator<Item = Lease>) {
 }
 
 impl Seen {
-    /// Nothing is known, so all may be free.
+    /// Nothing is known yet, so all slots may be free.
     pub(super) fn new(limit: u32) -> Self {
         Self {
             free_at: vec![Tick::default(); limit as usize],
@@ -241,7 +242,7 @@ impl Seen {
         }
     }
 
-    /// Until when `n` slots are free, and how many are now.
+    /// The wait until `n` slots are free, and how many are free now.
     fn free(&self, now: Tick, n: u32) -> (Duration, u32) {
         let free = self.free_at.partition_point(|at| *at <= now);
         let last = self.free_at.get((n as usize).saturating_sub(1));

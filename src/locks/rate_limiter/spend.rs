@@ -1,4 +1,4 @@
-//! From a demand to a decision.
+//! Decides about a demand for units.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -20,11 +20,11 @@ use crate::{
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Units},
 };
 
-/// How often units are asked for that come too late.
+/// How often units that come too late are asked for again, before the answer is `TooSlow`.
 pub(super) const TRIES: usize = 5;
-/// A denial names no shorter wait.
+/// The shortest wait that a denial states.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// So much of a rest is asked for at once.
+/// The longest rest that the engine is asked for at once.
 pub(super) const ONE_REST: Duration = Duration::from_secs(1);
 
 impl RateLimiter {
@@ -35,7 +35,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes what can be had without asking anybody. How many are left.
+    /// Takes units that can be had without asking anybody. Returns how many are left.
     pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
         let block = &self.shared.block;
         let may = self.choices.block.is_some()
@@ -73,8 +73,8 @@ impl RateLimiter {
         }
     }
 
-    /// By the engine's clock, on any runtime. In short rests: the engine keeps one to its end, also where nobody waits for
-    /// it any more.
+    /// Sleeps by the engine's clock, on any runtime. It sleeps in short rests, because the engine keeps each rest to
+    /// its end even if nobody waits for it any more.
     pub(crate) fn rest_until(
         &self,
         end: Tick,
@@ -86,12 +86,12 @@ impl RateLimiter {
                 if time.is_zero() {
                     return Ok(());
                 }
-                engine.call(|reply| Event::Rest { time, reply }).await?;
+                engine.call(|reply| Event::Sleep { time, reply }).await?;
             }
         }
     }
 
-    /// When this time is over.
+    /// The time at which this duration is over.
     pub(crate) fn end_of(&self, time: Duration) -> Tick {
         self.engine.now().plus(time)
     }
@@ -112,7 +112,7 @@ impl RateLimiter {
                 Err((wait, left)) => return Ok(self.denied(wait, left)),
             };
             if let Some(left) = self.use_up(held, units) {
-                // Nothing is waited for between the last look at the clock and the return.
+                // Nothing may be awaited between the last look at the clock and the return.
                 let slots = plan.slots_used(self.engine.now(), n, age);
                 return Ok(self.allowed(slots.min(left)));
             }
@@ -120,9 +120,9 @@ impl RateLimiter {
         Err(self.too_slow())
     }
 
-    /// Takes slots and units of every interval at once: the first has to be good still when the last comes. Otherwise returns
-    /// the wait until there are enough, and how many there are now. If one interval denies, the others' units go back. With
-    /// `believes` a denial that is known is returned without asking.
+    /// Takes slots and units of every interval at once, because the first must still be fresh when the last comes. If
+    /// one interval denies, the units of the others go back. The denial is the wait until there are enough, and how
+    /// many there are now. With `believes` a known denial is returned without asking.
     pub(super) async fn take(
         &self,
         plan: &Plan,
@@ -160,7 +160,7 @@ impl RateLimiter {
             plan.remember_denial(self.engine.now(), n, denial);
         }
         Ok(match (slots, units) {
-            // The shares do not matter then.
+            // The slots deny the demand, whether the shares gave units or not.
             (Slots::Taken(wait, free), _) => {
                 let both = [Some((wait, free)), of_shares].into_iter().flatten();
                 Err(both.reduce(longer).unwrap_or((wait, free)))
@@ -173,7 +173,7 @@ impl RateLimiter {
         })
     }
 
-    /// Uses what was given, if nothing of it is too old; else it goes back. How many units are left.
+    /// Uses the slots and units if all are still fresh, and returns how many are left. Otherwise they go back.
     pub(super) fn use_up(&self, held: Held, units: Option<Units>) -> Option<u32> {
         let now = self.engine.now();
         if !held.are_fresh() || units.as_ref().is_some_and(|units| now >= units.until) {
@@ -195,7 +195,7 @@ impl RateLimiter {
             return Err(self.too_slow());
         };
         if block.waiting.load(Relaxed) > 0 {
-            // Behind those who wait.
+            // Waiters of this limiter come first.
             return self.units(plan, n).await;
         }
         let _asks = block.asks.lock().await;
@@ -274,7 +274,7 @@ impl RateLimiter {
         match n <= plan.most {
             true => Ok(()),
             false => Err(Error::Invalid(format!(
-                "{n} units can never be had at once: at most {} of {} on {} masters",
+                "{n} units exceed the most that one call can take ({} of {} on {} masters)",
                 plan.most, self.quota, self.masters.total
             ))),
         }
@@ -299,7 +299,7 @@ impl RateLimiter {
     fn denied(&self, wait: Duration, remaining: u32) -> Decision {
         Decision {
             is_allowed: false,
-            // Whoever sleeps for so long and asks again does not spin.
+            // A caller that sleeps for this wait and asks again must not spin.
             wait: wait.max(SHORTEST_WAIT),
             remaining,
             limit: self.most(),
@@ -307,7 +307,7 @@ impl RateLimiter {
         }
     }
 
-    /// How old slots may be when they are used. They come once the majority has answered.
+    /// How old slots may be when they are used. They come once a majority has answered.
     pub(super) fn age_of_slots(&self, plan: &Plan) -> Duration {
         match plan.small.is_empty() {
             true => plan.grace.least,
@@ -315,7 +315,7 @@ impl RateLimiter {
         }
     }
 
-    /// The number of tries. One is enough if the majority is too far away for the longest grace.
+    /// The number of attempts. One is enough if the majority is too far away for the longest grace.
     pub(super) fn tries(&self, plan: &Plan) -> usize {
         match !plan.small.is_empty() && self.majority(plan) >= plan.grace.most {
             true => 1,
@@ -323,7 +323,8 @@ impl RateLimiter {
         }
     }
 
-    /// True if a majority votes and has been watched for long enough to give units of every interval that is kept as slots.
+    /// Returns true if a majority votes and has been watched for long enough to give units of every interval that is
+    /// kept as slots.
     pub(super) fn can_be_served(&self, plan: &Plan) -> bool {
         let nodes = self.engine.status().nodes();
         let able = nodes.iter().filter(|node| gives_slots(node, plan));
@@ -353,12 +354,13 @@ impl RateLimiter {
     }
 }
 
-/// No master could say. (What comes too late is no outage: the next would too.)
+/// Returns true if no master could say. (Units that come too late are not an outage: the next ones would be too late as
+/// well.)
 pub(super) fn is_outage(error: &Error) -> bool {
     matches!(error, Error::NoQuorum(_) | Error::Quarantined(_))
 }
 
-/// True if this node gives units of every interval that is kept as slots.
+/// Returns true if this node gives units of every interval that is kept as slots.
 fn gives_slots(node: &NodeStatus, plan: &Plan) -> bool {
     node.state == NodeState::Voting && node.limits_up_to >= plan.longest_of_slots()
 }

@@ -81,7 +81,8 @@ impl RateLimiter {
         }
     }
 
-    /// Of several intervals that are kept as slots, or beside shares: nothing is held while others are waited for.
+    /// Waits for units of several intervals that are kept as slots, or of slots and shares. It holds nothing while it
+    /// waits for others.
     async fn wait_for_all(&self, plan: &Plan, n: u32) -> Result<(), Error> {
         let mut place = None;
         let mut tries = self.tries(plan);
@@ -108,7 +109,8 @@ impl RateLimiter {
         Err(self.too_slow())
     }
 
-    /// A waiter that finds too few slots joins the line of this limiter. The first in it joins the line of the pool.
+    /// Waits for slots of one interval. A waiter that finds too few slots joins the queue of this limiter. The first in
+    /// it joins the queue of the pool.
     async fn wait_for_slots(&self, plan: &Plan, small: &Small, n: u32) -> Result<(), Error> {
         let mut place = None;
         for _ in 0..self.tries(plan) {
@@ -118,7 +120,7 @@ impl RateLimiter {
                 Err(Error::Lost(_)) => continue,
                 held => held?,
             };
-            // Some have waited for others.
+            // The first slots are older, because they waited for the last ones.
             if !held.are_fresh() && held.refresh().await.is_err() {
                 continue;
             }
@@ -147,7 +149,8 @@ impl RateLimiter {
             *place = Some(self.place().await);
         }
         let mut slots = pin!(small.wait(n, age));
-        // Twice in a row, but for who has just come to the front.
+        // The majority must be down at two looks in a row. For a waiter that has just come to the front, one look is
+        // enough.
         let mut was_down = true;
         loop {
             let is_down = !self.can_be_served(plan);
@@ -166,12 +169,13 @@ impl RateLimiter {
         }
     }
 
-    /// True if a caller without a place in line may try: nobody waits, or nobody can be served and the nodes say why.
+    /// Returns true if a caller without a place in the queue may try. That is so if nobody waits, or if nobody can be
+    /// served; the nodes then say why.
     fn may_try(&self, plan: &Plan) -> bool {
         self.shared.block.waiting.load(Relaxed) == 0 || !self.can_be_served(plan)
     }
 
-    /// Waits to be the first in line.
+    /// Waits to be the first in the queue.
     async fn place(&self) -> Place<'_> {
         let line = &self.shared.block;
         line.waiting.fetch_add(1, Relaxed);
@@ -228,7 +232,7 @@ impl RateLimiter {
     }
 }
 
-/// The first place in the line of a limiter, until it is dropped.
+/// The first place in the queue of a limiter, until it is dropped.
 struct Place<'b>(
     #[allow(dead_code)] Waiting<'b>,
     #[allow(dead_code)] tokio::sync::MutexGuard<'b, ()>,

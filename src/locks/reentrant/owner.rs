@@ -17,16 +17,16 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{Error, Lease, Mutex, engine::Engine, lease::shares::Shares};
 
-/// How often a lock is won that is lost before anybody has it.
+/// How often a lock is won that is lost again before anybody has a share, until the call fails.
 const TRIES: u32 = 5;
 
-/// The holder of a [`ReentrantMutex`](crate::ReentrantMutex). It may lock again what it holds.
+/// The holder of a [`ReentrantMutex`](crate::ReentrantMutex), which may lock again what it holds.
 ///
-/// An owner is a value that you pass along, not a thread or a task. Its clones are the same owner, on any task and
-/// any thread of this process. Two owners that were made by [`new`](Self::new) never share a lock. Make one for
-/// each unit of work that may lock a name twice: a request, a job.
+/// An owner is a value that you pass along, not a thread or a task. Its clones are the same owner, on any task and any
+/// thread of this process. Two owners made by [`new`](Self::new) never share a lock. Make one for each unit of work
+/// that may lock a name twice, such as a request or a job.
 ///
-/// It keeps nothing for names that it neither holds nor waits for. Dropping it releases nothing: each
+/// An owner keeps nothing for names that it neither holds nor waits for. Dropping it releases nothing, because each
 /// [`Lease`](crate::Lease) holds on by itself.
 ///
 /// ```
@@ -49,17 +49,17 @@ pub struct Owner(Arc<Places>);
 #[derive(Default)]
 pub(super) struct Places(StdMutex<HashMap<Key, Weak<Place>>>);
 
-/// A name, and the address of the engine that locks it. A place keeps its engine, so the address is nobody
-/// else's while the key is in the map.
+/// A name, and the address of the engine that locks it. A place keeps its engine, so no other engine gets that address
+/// while the key is in the map.
 type Key = (usize, Arc<str>);
 
 impl Owner {
-    /// A new owner, which holds nothing.
+    /// Makes a new owner, which holds nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where this owner locks this name of a quorum.
+    /// The place where this owner locks this name of a quorum.
     pub(super) fn place(&self, engine: &Engine, name: &Arc<str>) -> Arc<Place> {
         let key = (engine.address(), Arc::clone(name));
         let mut places = self.0.lock();
@@ -77,7 +77,7 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place ends. By now there may be another one for the same name.
+    /// Removes a place that ends. Another place for the same name may already have replaced it in the map.
     pub(super) fn remove(&self, key: &Key, place: *const Place) {
         let mut places = self.lock();
         if places.get(key).is_some_and(|weak| weak.as_ptr() == place) {
@@ -94,14 +94,14 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Where an owner locks one name of one quorum. It is there for as long as somebody waits or holds here, and takes
-/// itself off its owner's map at the end.
+/// The place where an owner locks one name of one quorum. It lives as long as somebody waits or holds here, and removes
+/// itself from its owner's map at the end.
 pub(super) struct Place {
     owner: Weak<Places>,
     engine: Engine,
     name: Arc<str>,
     state: StdMutex<State>,
-    /// Somebody of this owner has won the lock: all who wait look here.
+    /// Notified when this owner has won the lock, so that all who wait here look for a share.
     won: Notify,
 }
 
@@ -109,12 +109,12 @@ pub(super) struct Place {
 struct State {
     /// The newest lease. Its shares keep it, and this place too.
     held: Weak<Shares<Arc<Place>>>,
-    /// The waits that others may join. Those who wait keep them.
+    /// The waits that others may join. The callers that wait keep them alive.
     waits: Vec<(End, WeakShared<Answer>)>,
 }
 
-/// What a wait ends with: the first share of what was won. It is kept until the last who joined the wait has a share
-/// of his own.
+/// The result of a wait: the first share of the lease that was won. It is kept until the last caller that joined the
+/// wait has a share of its own.
 type Answer = BoxFuture<'static, Result<Arc<Lease>, Error>>;
 
 /// When a wait ends.
@@ -149,7 +149,7 @@ impl Place {
             match self.share_or(wait).await {
                 Either::Left(lease) => return Ok(lease),
                 Either::Right(Err(error)) if !wait_end.came_before(end) => return Err(error),
-                // What was won is lost already. Where a lease ends at once, each one does.
+                // The lease that was won is lost already. If leases end at once, every later one does so too.
                 Either::Right(Ok(first)) => {
                     tries += 1;
                     if let Some(lost) = first.lost_now().filter(|_| tries >= TRIES) {
@@ -175,7 +175,7 @@ impl Place {
         }
     }
 
-    /// A share, once it can be had; otherwise the answer. What the answer has won is kept until then.
+    /// Returns a share once one can be had; otherwise the answer. The lease that the answer has won is kept until then.
     async fn share_or<T>(&self, answer: impl Future<Output = T>) -> Either<Lease, T> {
         let mut answer = pin!(answer);
         loop {
@@ -192,22 +192,23 @@ impl Place {
         }
     }
 
-    /// A share of what is held, unless that is over.
+    /// Returns a share of the lease that is held, unless it is over.
     fn share(&self) -> Option<Lease> {
         let held = self.state().held.upgrade();
         held?.join()
     }
 
-    /// The wait to join: of those that end no later than ours, the last to end; otherwise a new one. A single attempt
-    /// is joined by nobody: it may have been refused before the second one asked.
+    /// Returns the wait to join: of the waits that end no later than this caller's, the one that ends last. If there is
+    /// none, it starts a new wait. Nobody joins a single attempt, because it may have been refused before the second
+    /// caller asked.
     fn wait(self: &Arc<Self>, mutex: &Mutex, end: End) -> (End, Shared<Answer>) {
         let Some(mutex) = end.cut(mutex) else {
             let once = mutex.clone().wait_timeout(Duration::ZERO);
             return (end, self.ask(&once));
         };
-        // What was answered already may be older than our question.
+        // An answer that is already there may be older than this caller's question.
         let is_open = |wait: &Shared<Answer>| wait.peek().is_none();
-        // Dropped after the state is free again: the last one drops what it waits for.
+        // Dropped after the state is unlocked: dropping the last reference drops the wait itself.
         let mut waits = Vec::new();
         let mut state = self.state();
         state.waits.retain(|(end, wait)| {
@@ -233,13 +234,13 @@ impl Place {
         async move { place.hold(lease.await?) }.boxed().shared()
     }
 
-    /// The owner has won: everybody who waits here gets a share.
+    /// Keeps the lease that was won, and wakes all waiters here so that each gets a share.
     fn hold(self: &Arc<Self>, lease: Lease) -> Result<Arc<Lease>, Error> {
         let held = Shares::of(lease, Arc::clone(self));
         let (shares, first) = held.ok_or(Error::Closed)?;
         {
             let mut state = self.state();
-            // An answer that was looked at late may be older than what is held.
+            // An answer that was looked at late may be older than the lease that is held.
             let held = state.held.upgrade();
             if held.is_none_or(|held| held.is_over() || held.token() < shares.token()) {
                 state.held = Arc::downgrade(&shares);
@@ -270,7 +271,7 @@ impl End {
             .map_or(Self::Never, Self::At)
     }
 
-    /// The mutex, to be waited for until this end; none if it is here.
+    /// The mutex with the wait that is left until this end; `None` if the end has come.
     fn cut(self, mutex: &Mutex) -> Option<Mutex> {
         let Self::At(end) = self else {
             return Some(mutex.clone());
@@ -279,7 +280,7 @@ impl End {
         (!left.is_zero()).then(|| mutex.clone().wait_timeout(left))
     }
 
-    /// Whether this end is here, and `other` is not.
+    /// Returns true if this end has come, and `other` has not.
     fn came_before(self, other: Self) -> bool {
         let now = Self::At(Instant::now());
         self <= now && now < other

@@ -1,25 +1,26 @@
-//! The channels of an in-process node and their listeners, as SSUBSCRIBE and SPUBLISH have them on a server (protocol §5).
+//! The publish/subscribe channels of an in-process node, as SSUBSCRIBE and SPUBLISH have them on a server (protocol
+//! §5).
 
 use std::{cell::RefCell, collections::BTreeMap, mem, sync::Arc};
 
 use crate::node::push::Push;
 
-/// The channels of a node. A command that publishes has it behind a shared reference, beside the keys.
+/// The channels of a node. A command that publishes holds a shared reference to them, beside the keys.
 #[derive(Debug, Default)]
 pub(crate) struct Air {
-    /// By channel: how many connections listen; at least one.
+    /// By channel: the number of connections that listen, which is at least one.
     listeners: BTreeMap<Arc<str>, usize>,
-    /// What was published and has not been taken yet, in order.
+    /// Published messages that nobody has taken yet, in order.
     pushes: RefCell<Vec<(Arc<str>, Push)>>,
 }
 
 impl Air {
-    /// One more connection listens.
+    /// Adds a connection that listens.
     pub(crate) fn subscribe(&mut self, channel: &Arc<str>) {
         *self.listeners.entry(Arc::clone(channel)).or_default() += 1;
     }
 
-    /// One connection listens no more.
+    /// Removes a connection that listened.
     pub(crate) fn unsubscribe(&mut self, channel: &Arc<str>) {
         if let Some(count) = self.listeners.get_mut(channel) {
             *count -= 1;
@@ -29,7 +30,7 @@ impl Air {
         }
     }
 
-    /// SPUBLISH. Returns true if anybody heard it.
+    /// SPUBLISH. Returns true if a connection heard the message.
     pub(crate) fn publish(&self, channel: &Arc<str>, push: Push) -> bool {
         let heard = self.listeners.contains_key(channel);
         if heard {
@@ -39,7 +40,7 @@ impl Air {
         heard
     }
 
-    /// What was heard since the last time, in order.
+    /// Takes the messages that were published since the last call, in order.
     pub(crate) fn take(&mut self) -> Vec<(Arc<str>, Push)> {
         mem::take(self.pushes.get_mut())
     }

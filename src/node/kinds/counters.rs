@@ -1,5 +1,5 @@
-//! The counters of all that is held: `c0` and `c1` of a server (protocol §3). They outlive what they count for, and
-//! go when nobody has taken that for two to four days.
+//! The counters of everything that can be held: `c0` and `c1` of a server (protocol §3). A counter outlives what it
+//! counts for. It goes when nobody has taken that for two to four days.
 
 #[cfg(any(test, feature = "test-util"))]
 mod by_calendar;
@@ -18,13 +18,13 @@ use crate::{
 /// The greatest token: 2^53 - 1. Lua counts in doubles, where 2^53 + 1 is 2^53.
 pub(crate) const MAX_TOKEN: u64 = (1 << 53) - 1;
 
-/// A RAISE may go this much further than an ACQUIRE.
+/// How much further a RAISE may go than an ACQUIRE.
 const MINUTE_US: u64 = 60_000_000;
 
-/// Counters as old as this become the previous ones.
+/// The age at which `c0` becomes `c1`.
 const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 
-/// What a counter counts for: a field of the two hashes.
+/// The lock or slot that a counter belongs to. It is a field of the two hashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Counted {
     /// The lock of this name.
@@ -42,17 +42,17 @@ pub(crate) struct Counters {
     current: Option<Generation>,
     /// `c1`.
     previous: Option<Generation>,
-    /// Those of slots that stand beside the slots: they go with them, and not by age.
+    /// True for counters that are stored beside their slots. They go together with the slots, and not by age.
     are_beside_slots: bool,
-    /// In their place, without [`Rule::RotateByAge`].
+    /// Used in their place when [`Rule::RotateByAge`] is off.
     #[cfg(any(test, feature = "test-util"))]
     by_calendar: by_calendar::Periods,
 }
 
-/// Where the next token comes from.
+/// Makes the next token.
 #[derive(Debug)]
 pub(crate) struct Mint<'c> {
-    /// p, as far as it counts.
+    /// p, cut to the cap.
     pub(crate) floor: u64,
     pub(crate) counters: &'c mut Counters,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Generation {
 }
 
 impl Counters {
-    /// Of slots whose tokens nobody is shown.
+    /// The counters of a pool whose tokens nobody is shown.
     pub(crate) fn beside_slots() -> Self {
         Self {
             are_beside_slots: true,
@@ -74,7 +74,7 @@ impl Counters {
         }
     }
 
-    /// The newest token; 0 if none.
+    /// The newest token; 0 if there is none.
     pub(crate) fn read(&self, of: &Counted, at: Moment) -> u64 {
         let both = [self.current.as_ref(), self.previous.as_ref()];
         #[cfg(any(test, feature = "test-util"))]
@@ -89,7 +89,7 @@ impl Counters {
         larger(current, previous, at.rules)
     }
 
-    /// Brings it up to the token, as far as a RAISE goes. What it is then.
+    /// Raises the counter to the token, or to the cap of a RAISE if that is less. Returns the new counter.
     pub(crate) fn raise(&mut self, of: &Counted, token: u64, at: Moment) -> Result<u64, Fault> {
         let counter = self.read(of, at);
         let raised = larger(counter, token.min(raise_cap(at)), at.rules);
@@ -100,7 +100,8 @@ impl Counters {
         Ok(raised)
     }
 
-    /// Brings it up to the token, or fails. Whether it was less.
+    /// Raises the counter to the token, and fails if the token is beyond the cap of a RAISE. Returns true if the
+    /// counter was less.
     pub(crate) fn bring_to(&mut self, of: &Counted, token: u64, at: Moment) -> Result<bool, Fault> {
         let counter = self.read(of, at);
         let raised = larger(counter, token, at.rules);
@@ -117,7 +118,7 @@ impl Counters {
         Ok(true)
     }
 
-    /// Before a grant: counters that are older than two days become the previous ones.
+    /// Called before a grant: counters older than two days become the previous ones.
     pub(crate) fn begin(&mut self, at: Moment) {
         if self.are_old(at) {
             self.previous = self.current.take();
@@ -133,12 +134,13 @@ impl Counters {
         self.current(at).counters.insert(of.clone(), written);
     }
 
-    /// Whether any token was given out.
+    /// Returns true if any token was given out.
     pub(crate) fn is_used(&self) -> bool {
         self.generations().next().is_some()
     }
 
-    /// The name of what has a counter. A server names any. The first: a seed replays what is told too.
+    /// The name of something that has a counter. A server picks any. This picks the first, so that a seed replays the
+    /// same texts.
     pub(crate) fn one_name(&self) -> Option<&Name> {
         self.generations()
             .find_map(|generation| generation.counters.keys().map(Counted::name).min())
@@ -151,7 +153,7 @@ impl Counters {
             && begun.is_some_and(|begun| at.time.saturating_sub(begun) > TWO_DAYS_US)
     }
 
-    /// All that stand there.
+    /// All counters that exist.
     pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
         let both = self.current.iter().chain(&self.previous);
         #[cfg(any(test, feature = "test-util"))]
@@ -170,7 +172,7 @@ impl Counters {
 }
 
 impl<'c> Mint<'c> {
-    /// p far ahead is cut, never ignored.
+    /// A p far ahead is cut, never ignored.
     pub(crate) fn new(floor: u64, counters: &'c mut Counters, at: Moment) -> Self {
         let floor = match ahead(at) {
             cap if floor <= cap => floor,
@@ -180,14 +182,14 @@ impl<'c> Mint<'c> {
         Self { floor, counters }
     }
 
-    /// The next token, where it is the first that is written.
+    /// The next token, for a caller that has written nothing before it.
     pub(crate) fn token(&mut self, of: &Counted, at: Moment) -> Result<u64, Fault> {
         let counter = self.counters.read(of, at);
         let token = larger(counter.saturating_add(1), self.floor, at.rules);
         if token > MAX_TOKEN {
             return exhausted();
         }
-        // Old counters are unlinked first, which is allowed to a full server.
+        // UNLINK of old counters is then the first write, and a full server permits it.
         match self.counters.are_old(at) {
             true => at.may_delete()?,
             false => at.may_write()?,
@@ -198,7 +200,7 @@ impl<'c> Mint<'c> {
     }
 }
 
-/// For tests: as an operator writes them.
+/// For tests: changes that an operator could make.
 #[cfg(any(test, feature = "test-util"))]
 impl Counters {
     /// Makes the current counters begin at this TIME.
@@ -220,12 +222,12 @@ impl Counted {
     }
 }
 
-/// Where a RAISE may bring a counter at most.
+/// The greatest value to which a RAISE may bring a counter.
 fn raise_cap(at: Moment) -> u64 {
     ahead(at).saturating_add(MINUTE_US)
 }
 
-/// Where an ACQUIRE may bring a counter at most.
+/// The greatest value to which an ACQUIRE may bring a counter, unless the counter is there already.
 fn ahead(at: Moment) -> u64 {
     let ahead = ms(at.max_ttl()).saturating_mul(1000);
     at.time.saturating_add(ahead)
@@ -246,7 +248,7 @@ pub(crate) fn larger(a: u64, b: u64, rules: Rules) -> u64 {
     }
 }
 
-/// What is left of a number that Lua wrote by `tostring`: `%.14g`.
+/// The value that is left of a number that Lua wrote with `tostring`, which uses `%.14g`.
 fn fourteen_digits(n: u64) -> u64 {
     let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0).saturating_sub(13));
     n.saturating_add(unit / 2) / unit * unit

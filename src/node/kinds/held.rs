@@ -1,6 +1,6 @@
-//! Cases that are the same for all that can be held (protocol §3, §4, §6, §8).
+//! Cases that are the same for everything that can be held (protocol §3, §4, §6, §8).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -24,43 +24,44 @@ use crate::{
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§3 RAISE: only the holder, only upward, and no further than a minute beyond where an ACQUIRE may.",
+        "§3 RAISE: only by the holder, only upward, and at most a minute further than an ACQUIRE may go.",
         a_raise_needs_the_holder_and_is_capped
     ),
     case!(
-        "§3 EXTEND, §10: it never shortens and never re-creates.",
+        "§3 EXTEND, §10: it never shortens a lease and never re-creates one.",
         an_extension_only_prolongs
     ),
     case!(
-        "§3: what has expired is nobody's any more.",
-        what_has_expired_is_nobodys
+        "§3: an expired lock is free, and its old holder has lost it.",
+        an_expired_lock_is_free
     ),
     case!(
-        "§3 RELEASE: it frees what is ours, once.",
-        a_release_frees_what_is_ours_once
+        "§3 RELEASE: it frees the owner's lock, once.",
+        a_release_frees_the_owners_lock_once
     ),
     case!(
-        "§3 REPAIR: it puts back what nobody else has; it only prolongs, and only raises the counter.",
-        a_repair_puts_back_what_nobody_else_has
+        "§3 REPAIR: it restores a lease that no other owner holds; it only prolongs, and only \
+         raises the counter.",
+        a_repair_restores_a_lease_that_no_other_owner_holds
     ),
     case!(
-        "§3 REPAIR: a counter that may not reach the token leaves nothing behind.",
-        nothing_is_repaired_far_ahead
+        "§3 REPAIR: if the counter may not reach the token, nothing is written.",
+        a_repair_with_a_token_far_ahead_changes_nothing
     ),
     case!(
-        "§3 RELEASE: so does a request that means one: a YIELD without a place, a TAKE without a seat.",
-        a_request_without_a_place_to_keep_is_a_release
+        "§3 RELEASE: a YIELD without a place and a TAKE without a seat do the same.",
+        a_yield_or_take_without_a_place_is_a_release
     ),
     case!(
-        "§6: a slot without a number is nobody's.",
-        a_slot_without_a_number_is_lost
+        "§6: a request for a slot without its number does not match any holder.",
+        a_slot_request_without_the_slots_number_fails
     ),
     case!(
         "§2: without the guard a RELEASE frees, and nothing else is done.",
         without_the_guard_only_a_release_is_obeyed
     ),
     case!(
-        "§3 `ErrorIsNoAnswer`: a full server raises and takes nothing, and prolongs and frees.",
+        "§3 `ErrorIsNoAnswer`: a full server grants and raises nothing, but still prolongs and frees.",
         a_full_server_prolongs_and_frees_all,
         Full
     ),
@@ -71,19 +72,19 @@ pub(crate) const CASES: &[Case] = &[
     ),
 ];
 
-/// p of all requests. No counter is ahead of it.
+/// The p of all requests. No counter is ahead of it.
 const P: u64 = 1_760_000_000_000_000;
 const MAX_TOKEN: u64 = (1 << 53) - 1;
 /// How far a RAISE may go beyond TIME: `max_ttl` of the trials and a minute, in µs.
 const AHEAD: u64 = 20_000_000 + 60_000_000;
 const WRONG: &str = "20000 2 3 word 5000 another";
 
-/// One of each that can be held.
+/// One target of each kind that can be held.
 fn targets() -> [Target; 5] {
     targets_of("a")
 }
 
-/// The same, of names that begin with this.
+/// The same, with names that begin with this text.
 fn targets_of(begin: &str) -> [Target; 5] {
     let of = |end: &str| name(&format!("{begin} {end}"));
     let several = ["two", "three"].map(|end| format!("{begin} {end}").into());
@@ -108,7 +109,7 @@ fn request(target: &Target, owner: u128, verb: Verb) -> Request {
     }
 }
 
-/// For this target, by an entry that does not wait.
+/// An ACQUIRE of this target that does not wait.
 fn acquires(target: &Target, ttl: Duration) -> Verb {
     let wait = match target {
         Target::Mutex(_) | Target::Rwlock(..) => Waiting::No,
@@ -135,7 +136,7 @@ async fn say(trial: &mut Trial<'_>, target: &Target, owner: u128, verb: Verb) ->
     trial.say(request(target, owner, verb)).await
 }
 
-/// The token, if it is granted.
+/// The token, if it was granted.
 async fn acquire(trial: &mut Trial<'_>, target: &Target, owner: u128, ttl: u64) -> Option<u64> {
     let acquire = acquires(target, Duration::from_millis(ttl));
     match say(trial, target, owner, acquire).await {
@@ -146,7 +147,8 @@ async fn acquire(trial: &mut Trial<'_>, target: &Target, owner: u128, ttl: u64) 
     }
 }
 
-/// For how much longer the entry has it, and its counter. Of several mutexes, the shortest and the least.
+/// The time for which the entry still has the target, and the counter. For several mutexes, the shortest time and the
+/// least counter.
 async fn stands(trial: &mut Trial<'_>, target: &Target, owner: u128) -> (Option<Duration>, u64) {
     let question = match target {
         Target::Mutex(names) => {
@@ -234,7 +236,7 @@ async fn an_extension_only_prolongs(trial: &mut Trial<'_>) {
     }
 }
 
-async fn what_has_expired_is_nobodys(trial: &mut Trial<'_>) {
+async fn an_expired_lock_is_free(trial: &mut Trial<'_>) {
     for target in &targets() {
         acquire(trial, target, 1, 20).await.unwrap();
     }
@@ -256,7 +258,7 @@ async fn what_has_expired_is_nobodys(trial: &mut Trial<'_>) {
     }
 }
 
-async fn a_release_frees_what_is_ours_once(trial: &mut Trial<'_>) {
+async fn a_release_frees_the_owners_lock_once(trial: &mut Trial<'_>) {
     for target in &targets() {
         acquire(trial, target, 1, 10_000).await.unwrap();
         if target.side() != Some(Side::Reader) {
@@ -274,7 +276,7 @@ async fn a_release_frees_what_is_ours_once(trial: &mut Trial<'_>) {
     }
 }
 
-async fn a_request_without_a_place_to_keep_is_a_release(trial: &mut Trial<'_>) {
+async fn a_yield_or_take_without_a_place_is_a_release(trial: &mut Trial<'_>) {
     let yields = || Verb::Yield {
         floor: P,
         wait: Waiting::No,
@@ -303,7 +305,7 @@ async fn a_request_without_a_place_to_keep_is_a_release(trial: &mut Trial<'_>) {
     }
 }
 
-async fn a_slot_without_a_number_is_lost(trial: &mut Trial<'_>) {
+async fn a_slot_request_without_the_slots_number_fails(trial: &mut Trial<'_>) {
     let [.., slot] = targets();
     let Target::Slot(pool, _) = &slot else {
         panic!()
@@ -321,8 +323,8 @@ async fn a_slot_without_a_number_is_lost(trial: &mut Trial<'_>) {
     assert_eq!(stands(trial, &slot, 1).await.1, P);
 }
 
-async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_>) {
-    // All digits, and none below.
+async fn a_repair_restores_a_lease_that_no_other_owner_holds(trial: &mut Trial<'_>) {
+    // It needs all its digits, and no smaller token would do.
     const TOKEN: u64 = 1_760_000_000_123_457;
     for target in &targets() {
         for (ttl, token, left, counter) in [
@@ -345,7 +347,7 @@ async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_>) {
     }
 }
 
-async fn nothing_is_repaired_far_ahead(trial: &mut Trial<'_>) {
+async fn a_repair_with_a_token_far_ahead_changes_nothing(trial: &mut Trial<'_>) {
     for target in &targets() {
         for token in [trial.wall_us() + AHEAD + 1_000_000, MAX_TOKEN] {
             let ttl = secs(10);
@@ -356,7 +358,7 @@ async fn nothing_is_repaired_far_ahead(trial: &mut Trial<'_>) {
         let (ttl, token) = (secs(10), trial.wall_us() + AHEAD - 1_000_000);
         let answer = say(trial, target, 1, Verb::Repair { ttl, token }).await;
         assert_eq!(answer, Answer::Repaired(true), "{target:?}");
-        // Nor is what is held prolonged then.
+        // If the token is too far ahead, a lock that is held is not prolonged either.
         let (ttl, far) = (secs(20), trial.wall_us() + AHEAD + 1_000_000);
         let repair = request(target, 1, Verb::Repair { ttl, token: far });
         assert_eq!(trial.error(repair).await, "AHEAD", "{target:?}");
@@ -365,7 +367,7 @@ async fn nothing_is_repaired_far_ahead(trial: &mut Trial<'_>) {
     }
 }
 
-/// With a guard that does not fit.
+/// Sends the request with a guard that does not fit.
 async fn unguarded(trial: &mut Trial<'_>, target: &Target, owner: u128, verb: Verb) -> Answered {
     let command = request(target, owner, verb).into();
     trial.ask_with(&command, WRONG).await
@@ -404,7 +406,7 @@ async fn a_full_server_prolongs_and_frees_all(trial: &mut Trial<'_>) {
         assert_eq!(extended, Answer::Extended, "{target:?}");
         is_held_for(trial, target, 1, 15).await;
         let ttl = secs(20);
-        // Shares of a lock stand together in one key, and that may grow.
+        // All shares of a lock are in one key, and REPAIR may make that key grow.
         if target.side() != Some(Side::Reader) {
             let repaired = say(trial, target, 1, Verb::Repair { ttl, token }).await;
             assert_eq!(repaired, Answer::Repaired(true), "{target:?}");

@@ -1,14 +1,14 @@
-//! Requests to a node, with a folder for each kind of thing. Every request is answered by an
+//! Requests to a node, in a folder for each kind of thing. Every request is answered by an
 //! [`Answer`](super::answer::Answer).
 //!
-//! | file of a kind | what it is |
+//! | file of a kind | contents |
 //! | --- | --- |
-//! | `command.rs` | what may be asked, if it does not stand in [`request`](super::request) |
-//! | `wire.rs`, `*.lua` | what a real server is asked: bytes there, replies back, and the scripts between |
-//! | `apply.rs` | the same in this process: what the scripts mean |
-//! | `cases.rs` | cases of the conformance suite. Those that are the same for all that can be held are in `held.rs` |
+//! | `command.rs` | requests and answers that are not in [`request`](super::request) |
+//! | `wire.rs`, `*.lua` | on a real server: the bytes of a request, the parsing of replies, and the scripts |
+//! | `apply.rs` | in this process: the executable meaning of the scripts |
+//! | `cases.rs` | cases of the conformance suite. Those that are the same for everything that is held: `held.rs` |
 //!
-//! Most code asks a command by the methods below what it does, and does not look which it is.
+//! Most code uses the methods below, which say what a command does, and does not match on its kind.
 
 pub mod admission;
 pub(crate) mod air;
@@ -27,8 +27,8 @@ mod wire;
 use super::request::{Guarded, Question, Request, Units};
 use crate::base::owner::Entry;
 
-/// A request to a node. Its meaning is written down twice: as Lua, and as Rust in `apply.rs` of its folder. A test
-/// holds the two together.
+/// A request to a node. Its meaning is written down twice: in Lua, and in Rust in `apply.rs` of its folder. The
+/// conformance suite checks that the two agree.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// May this memory vote?
@@ -37,11 +37,11 @@ pub enum Command {
     Admission(admission::Command),
     /// The server itself: its connections and its scripts.
     Server(server::Command),
-    /// A thing that an entry holds, or wants to.
+    /// A request about something that an entry holds or waits for.
     ///
     /// Protocol §3 to §6 and §8.
     Request(Request),
-    /// A name as a whole.
+    /// A request about a name as a whole, for no particular entry.
     Question(Question),
     /// The units of a rate limit.
     ///
@@ -67,23 +67,24 @@ impl Command {
         }
     }
 
-    /// The same as one of a batch, which it is even if it travels alone. None: it has a script of its own.
+    /// The same request as an operation of a batch. An operation that travels alone is a batch of one. None: the
+    /// request has a script of its own.
     pub(crate) fn rider(&self) -> Option<mutex::batch::Rider<'_>> {
         mutex::batch::Rider::of(self.request()?)
     }
 
-    /// The entry, if what it asks is of this kind.
+    /// The entry, if this is a request for which the closure returns true.
     pub(crate) fn entry_that(&self, does: impl Fn(&Request) -> bool) -> Option<&Entry> {
         let request = self.request().filter(|request| does(request))?;
         Some(&request.entry)
     }
 
-    /// Returns true if it only prolongs what is held on a majority.
+    /// Returns true if it only prolongs what a majority holds for the entry.
     pub(crate) fn extends(&self) -> bool {
         self.request().is_some_and(Request::extends)
     }
 
-    /// Whether a server must permit it to its users before it can vote.
+    /// Returns true if a server must permit it to its users before it can vote.
     pub(crate) fn needs_voters_rights(&self) -> bool {
         !matches!(
             self,

@@ -1,11 +1,11 @@
-//! What an in-process node finds when it obeys a command: its TIME, whether it takes writes, and who listens.
+//! The context in which an in-process node executes a command: its TIME, the writes that it takes, and its listeners.
 
 use std::{cell::Cell, time::Duration};
 
 use super::air::Air;
 use crate::{base::rules::Rules, node::fault::Fault};
 
-/// The moment of one command.
+/// The context of one command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'s> {
     /// The node's TIME, in µs.
@@ -13,27 +13,27 @@ pub(crate) struct Moment<'s> {
     pub(crate) rules: Rules,
     /// The guard that the client sent.
     pub(crate) guard: &'s str,
-    /// The guard is right.
+    /// True if the guard is right.
     pub(crate) admitted: bool,
     pub(crate) writes: Writes,
-    /// The script that runs has written. A full server looks at the first write of a script alone.
+    /// True if the script has written something. A full server checks only the first write of a script.
     pub(crate) wrote: &'s Cell<bool>,
-    /// Where it publishes.
+    /// The channels to publish on.
     pub(crate) air: &'s Air,
 }
 
-/// Which writes a server takes.
+/// The writes that a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
     All,
-    /// It is full: none that may need memory. DEL and PEXPIRE do not.
+    /// The server is full. It refuses a write that may need memory, and takes DEL and PEXPIRE.
     Small,
-    /// It is a replica.
+    /// The server is a replica.
     None,
 }
 
 impl Moment<'_> {
-    /// The fleet's longest ttl, which a right guard says. Zero of another text.
+    /// The fleet's longest ttl, as a right guard names it. Zero if the guard is another text.
     pub(crate) fn max_ttl(&self) -> Duration {
         let word = self.guard.split(' ').next();
         Duration::from_millis(word.and_then(|word| word.parse().ok()).unwrap_or(0))
@@ -44,7 +44,7 @@ impl Moment<'_> {
         self.time / 1000
     }
 
-    /// What a replica refuses: any write.
+    /// A write that needs no memory. Only a replica refuses it.
     pub(crate) fn may_delete(&self) -> Result<(), Fault> {
         if self.writes == Writes::None {
             return refused("READONLY You can't write against a read only replica.");
@@ -53,7 +53,7 @@ impl Moment<'_> {
         Ok(())
     }
 
-    /// What a full server refuses too: a write that may need memory.
+    /// A write that may need memory. A full server refuses it, and so does a replica.
     pub(crate) fn may_write(&self) -> Result<(), Fault> {
         if self.writes == Writes::Small && !self.wrote.get() {
             return refused("OOM command not allowed when used memory > 'maxmemory'.");

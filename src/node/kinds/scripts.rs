@@ -1,9 +1,8 @@
-//! The scripts of all kinds: what a server is given before it is asked for anything.
+//! The scripts of all kinds, which a server is given before it is asked for anything.
 
 use super::{admission, mutex, rate, rwlock, slots};
 use crate::node::wire::Script;
 
-/// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Script> {
     [
         admission::SCRIPTS,
@@ -30,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn every_script_says_what_goes_in_and_what_comes_out() {
+    fn every_script_documents_its_keys_arguments_and_results() {
         for script in all() {
             for word in ["\n-- KEYS ", "\n-- ARGV ", "\n-- RETURNS "] {
                 assert!(
@@ -42,7 +41,7 @@ mod tests {
         }
     }
 
-    /// All that may stand before the guard. `open` is KEYS[2], and of several locks KEYS[1].
+    /// The code that may stand before the guard. `open` is KEYS[2], or KEYS[1] in a script about several locks.
     const READS: [&str; 5] = [
         "local open = redis.call('GET', KEYS[2])",
         "local seen = redis.call('MGET', KEYS[2], KEYS[1]) local open = seen[1]",
@@ -53,8 +52,8 @@ mod tests {
     const GUARD: &str = "local guard = ARGV[#ARGV] if open ~= guard then   return redis.error_reply('NOT_ADMITTED this memory may not vote') end";
 
     #[test]
-    fn the_guard_comes_first_but_where_a_node_that_may_not_vote_is_asked() {
-        // BATCH looks at it for each of its operations: the conformance suite compares the answers.
+    fn the_guard_comes_first_in_all_scripts_but_the_listed_ones() {
+        // BATCH checks the guard for each of its operations. The conformance suite compares those answers.
         let free = ["-- HANDSHAKE ", "-- RELEASE ", "-- ADMIT ", "-- BATCH "];
         let (_, guard) = SHARED
             .iter()
@@ -78,7 +77,7 @@ mod tests {
             });
             assert_eq!(only_reads, !is_free, "{name}");
         }
-        // There are three of the name of RELEASE.
+        // Three scripts have the name RELEASE.
         assert_eq!(unguarded, free.len() + 2);
     }
 

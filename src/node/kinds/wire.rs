@@ -1,4 +1,4 @@
-//! Commands and replies on the wire of a server. The bytes are each kind's own.
+//! Encodes commands for a server and decodes its replies. Each kind defines its own bytes.
 
 use redis_protocol::resp3::types::OwnedFrame;
 
@@ -13,7 +13,7 @@ use crate::node::{
 };
 
 impl Command {
-    /// As people know it.
+    /// The name for people, as the protocol has it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Admission(command) => command.name(),
@@ -24,7 +24,7 @@ impl Command {
         }
     }
 
-    /// Its bytes. The guard of a guarded one is to follow them.
+    /// Writes its bytes. The caller writes the guard of a guarded command behind them.
     pub(crate) fn encode(&self, writer: &mut Writer, keys: &Keys) {
         match self {
             Self::Admission(command) => command.encode(writer, keys),
@@ -44,7 +44,7 @@ impl Command {
         }
     }
 
-    /// Those of its replies whose error is one of the command.
+    /// The replies whose error is an error of the command.
     pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
         match self {
             Self::Admission(command) => command.decisive(replies),
@@ -52,7 +52,7 @@ impl Command {
         }
     }
 
-    /// What its replies say, of which no decisive one is an error. None: they are of another shape.
+    /// Decodes its replies, none of which may be a decisive error. None: the replies have another shape.
     pub(crate) fn decode(&self, replies: &[OwnedFrame], hide: Hide<'_>) -> Option<Answer> {
         match (self, replies) {
             (Self::Admission(command), _) => command.decode(replies, hide).map(Answer::Admission),
@@ -94,7 +94,7 @@ impl Request {
         }
     }
 
-    /// The answer in the reply of its script, or in its place of a batch's.
+    /// Decodes the reply of its script, or its item in the reply of a batch.
     fn decode(&self, reply: &OwnedFrame) -> Option<Answer> {
         if self.frees() {
             return Some(match integer(reply)? {

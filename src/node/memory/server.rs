@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-/// A master that lives in this process: the embedded default of demos, doctests and users' own
-/// tests. It obeys the same commands as a real server, on tokio's clock, so that a paused test clock
-/// moves it too.
+/// A master that lives in this process, for demos, doctests and users' own tests. It obeys the same commands as a real
+/// server, on tokio's clock, so a paused test clock moves it too.
 ///
-/// Clones are the same master. New ones that are given to a builder vote at once: they were made in this process, so nobody has
-/// used them. One that was [restarted](Self::restart_empty) before, or that joins others that are in use, is in quarantine first, as a server
-/// would be. [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) ends that, where no lease is left.
+/// Clones are the same master. New masters that are given to a builder vote at once: they were made in this process, so
+/// nobody has used them. A master that was [restarted](Self::restart_empty) before, or that joins others that are in
+/// use, is in quarantine first, as a server would be. [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced)
+/// ends that. Call it only if no lease is left.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -56,7 +56,7 @@ pub struct MemoryNode {
     process: Arc<Process>,
 }
 
-/// For ever, and yet an instant that can be reckoned.
+/// In effect for ever, but short enough to be added to the current time.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl MemoryNode {
@@ -71,7 +71,7 @@ impl MemoryNode {
         }
     }
 
-    /// Dies: connections break, and nobody answers until [`start`](Self::start). Its memory is kept,
+    /// Stops the master: connections break, and it does not answer until [`start`](Self::start). It keeps its memory,
     /// and its keys go on expiring.
     pub fn stop(&self) {
         let mut server = self.lock();
@@ -79,17 +79,18 @@ impl MemoryNode {
         server.break_connections();
     }
 
-    /// Answers again.
+    /// Makes it answer again.
     pub fn start(&self) {
         self.lock().up = true;
     }
 
-    /// Restarts at once, without its memory: connections break, and locks and counters are gone. A stopped one
-    /// answers again. As a real server that restarted it is another run of which nobody knows what it has
-    /// granted, so it answers and does not vote ([`NodeState::Quarantined`](crate::NodeState::Quarantined)) until
-    /// its quarantine is over, 35.3 s by default, by the clocks of the clients that watch it. A test that does
-    /// not want to wait for that sleeps with tokio's clock paused, or calls
-    /// [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) if no lease is left.
+    /// Restarts the master at once without its memory: connections break, and locks and counters are gone. A stopped
+    /// master answers again.
+    ///
+    /// As with a real server that restarted, nobody knows what it has granted before. So it answers but does not vote
+    /// ([`NodeState::Quarantined`](crate::NodeState::Quarantined)) until its quarantine is over. That takes 35.3 s by
+    /// default, by the clocks of the clients that watch it. A test that must not wait for that can sleep with tokio's
+    /// clock paused, or call [`Quorum::bootstrap_forced`](crate::Quorum::bootstrap_forced) if no lease is left.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -112,13 +113,13 @@ impl MemoryNode {
         server.store.restart(run);
     }
 
-    /// From now on whatever it says comes `d` later, by tokio's clock; zero, as at first, ends it: answers, and what
-    /// it tells those who wait for a lock. What is asked takes effect at once all the same. What is already on its
-    /// way keeps its time, and nothing overtakes anything on the same connection.
+    /// Delays by `d` everything that the master sends from now on: answers, and pushes to waiters. Requests still take
+    /// effect at once. The time is tokio's. Messages that are already on their way keep their time of arrival, and the
+    /// order on a connection never changes. Zero, the initial value, ends the delay.
     ///
-    /// With more than the node timeout its votes come too late, and while a request is unanswered it is
-    /// [`NodeState::Stalled`](crate::NodeState::Stalled). With more than four node timeouts and more than 2 s
-    /// it is dialled anew again and again.
+    /// With a delay longer than the node timeout its votes come too late, and it is
+    /// [`NodeState::Stalled`](crate::NodeState::Stalled) while a request is unanswered. With a delay longer than both
+    /// four node timeouts and 2 s it is dialled again and again.
     pub fn delay(&self, d: Duration) {
         self.lock().delay = d.min(LONGEST_DELAY);
     }
@@ -127,12 +128,12 @@ impl MemoryNode {
         &self.id
     }
 
-    /// Returns true if no client has ever reached it, and it has never stopped: then it has granted nothing.
+    /// Returns true if no client has ever reached it and it has never stopped. Then it has granted nothing.
     pub(crate) fn is_new(&self) -> bool {
         self.lock().is_new()
     }
 
-    /// Lets it vote at once, as one of `masters` on this list.
+    /// Lets it vote at once, as one of `masters` masters on this list.
     pub(crate) fn admit(&self, masters: u64, list: &str, terms: Terms) {
         let mut server = self.lock();
         let time = server.clock.wall_us();
@@ -140,7 +141,7 @@ impl MemoryNode {
         admit(&mut server.store, masters, list, terms, nonce, time);
     }
 
-    /// For tests: what is done behind its clients' backs, at its TIME.
+    /// For tests: changes the store directly, without a client, at the node's TIME.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn with_store<T>(&self, act: impl FnOnce(&mut Store, u64) -> T) -> T {
         let mut server = self.lock();
@@ -171,7 +172,7 @@ impl MemoryNode {
     }
 }
 
-/// The first run of a node.
+/// The id of a node's first run.
 fn run_of(id: &str) -> String {
     id.replace(':', "")
 }

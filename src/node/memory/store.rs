@@ -1,7 +1,6 @@
-//! One server's memory: its keys, and what is wrong with it. What a command does is in `apply.rs` of its
-//! kind.
+//! The memory of one server, with its keys and its faults. The effect of each command is in `apply.rs` of its kind.
 //!
-//! It knows no clock: every command comes with the node's own TIME, and keys expire by that.
+//! It has no clock. Every command comes with the node's own TIME, and keys expire by that.
 
 #[cfg(any(test, feature = "test-util"))]
 use std::time::Duration;
@@ -31,7 +30,7 @@ use crate::{
     node::admission::BootRecord,
 };
 
-/// All keys of a server: what a dump would hold.
+/// All keys of a server: what a dump would contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     admission: admission::Memory,
@@ -50,9 +49,9 @@ pub(crate) struct Store {
     keys: Snapshot,
     readonly: bool,
     full: bool,
-    /// The script that runs has written.
+    /// The script that is running has written.
     wrote: Cell<bool>,
-    /// Connections and channels: no keys.
+    /// The connections and their channels. They are not keys.
     air: Air,
 }
 
@@ -70,13 +69,13 @@ impl Store {
         }
     }
 
-    /// Obeys one command at `time`, the node's TIME in µs.
+    /// Carries out one command at `time`, the node's TIME in µs.
     pub(crate) fn apply(&mut self, command: &Command, guard: &str, time: u64) -> Answered {
         self.wrote.set(false);
         self.apply_next(command, guard, time)
     }
 
-    /// Obeys one more command of a batch: the script that obeyed the one before runs on.
+    /// Carries out one more command of a batch, as part of the same script.
     pub(crate) fn apply_next(&mut self, command: &Command, guard: &str, time: u64) -> Answered {
         let admitted = match command.guarded() {
             Guarded::Nothing => true,
@@ -125,23 +124,24 @@ impl Store {
         }
     }
 
-    /// One more connection hears what is published on this channel. Several may share one.
+    /// One more connection subscribes to this channel. Several may share one.
     pub(crate) fn subscribe(&mut self, channel: &Arc<str>) {
         self.air.subscribe(channel);
     }
 
-    /// One connection hears this channel no more.
+    /// One connection less is subscribed to this channel.
     pub(crate) fn unsubscribe(&mut self, channel: &Arc<str>) {
         self.air.unsubscribe(channel);
     }
 
-    /// What was published since the last time and had a listener, in order. Each is for all that listen there.
+    /// The messages that were published since the last call and had a subscriber, in order. Each is for all subscribers
+    /// of its channel.
     pub(crate) fn take_pushes(&mut self) -> Vec<(Arc<str>, Push)> {
         self.air.take()
     }
 
-    /// A new process: another run, no keys, no fault, and nobody listens: a connection of the old one must not
-    /// unsubscribe.
+    /// Starts a new process: another run, no keys, no fault and no subscribers. A connection of the old process must
+    /// not unsubscribe afterwards.
     pub(crate) fn restart(&mut self, run_id: impl Into<String>) {
         let Identity {
             mode,
@@ -169,7 +169,7 @@ impl Store {
     }
 }
 
-/// For tests: what befalls a server, and what an operator sees there.
+/// For tests: faults of a server, and what an operator sees there.
 #[cfg(any(test, feature = "test-util"))]
 impl Store {
     /// A copy of all keys.
@@ -182,7 +182,7 @@ impl Store {
         self.keys = keys;
     }
 
-    /// PUBLISH, by nobody's command.
+    /// A PUBLISH outside of any command.
     #[cfg(test)]
     pub(crate) fn publish(&self, channel: &Arc<str>, push: Push) -> bool {
         self.air.publish(channel, push)
@@ -193,12 +193,13 @@ impl Store {
         self.keys = Snapshot::default();
     }
 
-    /// What INFO says, to be changed: a demotion, a promotion, another policy.
+    /// The data that INFO reports. Tests change it to demote or promote the server, or to give it another eviction
+    /// policy.
     pub(crate) fn server_mut(&mut self) -> &mut Identity {
         &mut self.server
     }
 
-    /// Its process, and its memory.
+    /// The run: the process and its memory.
     pub(crate) fn run(&self) -> String {
         self.server.run()
     }
@@ -213,7 +214,7 @@ impl Store {
         self.full = on;
     }
 
-    /// What stands in `boot`.
+    /// The record in `boot`.
     pub(crate) fn record(&self) -> Option<BootRecord> {
         self.keys.admission.record()
     }
@@ -223,12 +224,12 @@ impl Store {
         self.keys.mutex.locks(time)
     }
 
-    /// Who waits for what at `time`.
+    /// The waiters at `time`, each with the name that it waits for.
     pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
         self.keys.mutex.waiters(time)
     }
 
-    /// Who waits for this at `time`, in order, and behind them who holds it.
+    /// The waiters for this name at `time`, in order, and behind them its holder.
     pub(crate) fn standing(&self, name: &Name, time: u64) -> impl Iterator<Item = &Entry> {
         let waiters = self.keys.mutex.waiters_of(name, time);
         waiters.chain(self.keys.mutex.holder(name, time))

@@ -1,4 +1,4 @@
-//! Where a server is, and as whom to speak to it.
+//! The address of a server, and the login to it.
 
 mod into_node;
 mod shown;
@@ -20,8 +20,8 @@ use crate::base::tls::Authorities;
 #[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";
 
-/// What to dial, and what to say first. Two addresses are equal if they name the same server: by
-/// host and port, or by path, whatever the user and the database.
+/// The endpoint to dial, and the login and the database for it. Two addresses are equal if they name the same server,
+/// by host and port or by path. The user and the database do not count.
 #[derive(Clone)]
 pub struct Address {
     pub(super) endpoint: Endpoint,
@@ -29,7 +29,7 @@ pub struct Address {
     pub(super) login: Option<Login>,
 }
 
-/// Has no `Debug`, so that the password gets nowhere by accident.
+/// It has no `Debug`, so that the password is not logged by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) user: String,
@@ -58,10 +58,10 @@ impl Address {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }
                 if host.contains('@') =>
             {
-                return Err("its host has an @: give user and password on their own".into());
+                return Err("its host has an @: give the user and the password separately".into());
             }
             ConnectionAddr::Tcp(host, port) => Endpoint::Tcp {
-                // Names are the same in capitals: one server given twice is seen at once.
+                // Host names are compared without case, so that one server given twice is noticed at once.
                 host: host.to_ascii_lowercase(),
                 port: *port,
             },
@@ -114,7 +114,7 @@ impl Address {
         })
     }
 
-    /// Trusts these alone, where it speaks TLS and does not trust anybody.
+    /// Trusts only these authorities, if it uses TLS and is not `#insecure`.
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn trust(&mut self, authorities: &Authorities) {
         if let Endpoint::Tls { tls, .. } = &mut self.endpoint {
@@ -122,8 +122,8 @@ impl Address {
         }
     }
 
-    /// host:port/db, or path/db: what clients have to agree on. With the database, so that SWAPDB
-    /// brings another list.
+    /// host:port/db, or path/db: what clients have to agree on. It contains the database, so that a SWAPDB is noticed
+    /// as another list.
     pub(crate) fn with_database(&self) -> String {
         format!("{}/{}", self.id(), self.db)
     }
@@ -160,7 +160,7 @@ impl Eq for Address {}
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the user: a password that was written in the wrong place is one.
+        // The user is left out, because it may be a password that was written in the wrong place.
         f.debug_struct("Address")
             .field("id", &self.id())
             .field("db", &self.db)

@@ -1,8 +1,8 @@
 //! An ordered connection to one server process.
 //!
-//! The bytes are moved here and not by the `redis` crate, because what is promised of a connection
-//! is about single bytes: a rollback must not overtake its acquire, and a request of which nothing
-//! has left yet can be taken back. A connection that multiplexes many callers promises neither.
+//! The bytes are moved here and not by the `redis` crate, because the promises of a connection are about single bytes.
+//! A rollback must not overtake its acquire, and a request of which nothing has left yet can be taken back. A
+//! connection that multiplexes many callers promises neither.
 
 use std::{
     collections::VecDeque,
@@ -28,25 +28,25 @@ use crate::{
     node::{Connection, Disconnected, Guard, Incoming, Operation, answer::Answered},
 };
 
-/// A greeted connection: over TCP, TLS or a Unix socket.
+/// A connection that was greeted, over TCP, TLS or a Unix socket.
 #[derive(Debug)]
 pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
     note: Option<String>,
-    /// The channel that it has subscribed to, if any.
+    /// The channel that it is subscribed to, if any.
     channel: Option<Arc<str>>,
-    /// Its waiters are told: it has subscribed, and the server's scripts may publish.
+    /// It receives pushes: it is subscribed, and the server's scripts may publish.
     hears: bool,
-    /// Never told, should the server repeat it.
+    /// The secret that is never shown, even if the server repeats it.
     secret: Secret,
     outbox: Outbox,
-    /// Something may linger in the stream's own buffer.
+    /// Bytes may still be in the stream's own buffer.
     unflushed: bool,
     inbox: Inbox,
-    /// The replies to the operation that is answered next, where it has several and not all have come.
+    /// The replies to the operation that is answered next, if it has several and not all have come.
     replies: Vec<OwnedFrame>,
-    /// What has been answered together and is not told yet.
+    /// Answers that came together and are not passed on yet.
     answers: VecDeque<Answered>,
     over: Option<Disconnected>,
 }
@@ -86,32 +86,34 @@ impl<S> RedisConnection<S> {
         self.hears = false;
     }
 
-    /// The connection is over, for good and for this reason.
+    /// Ends the connection for good, for this reason.
     fn end<T>(&mut self, reason: impl Into<String>) -> Poll<Result<T, Disconnected>> {
         let reason = Disconnected(reason.into());
         self.over = Some(reason.clone());
         Poll::Ready(Err(reason))
     }
 
-    /// A message that answers nothing. An error: too many came that nobody asked for. Messages of the own channel are
-    /// not counted, because any client that may publish there could end this connection with them.
+    /// Handles a message that does not answer any request. Returns an error if too many came that were not subscribed
+    /// to. Messages of the own channel are not counted, because any client that may publish there could end this
+    /// connection with them.
     fn unasked(&mut self, frame: &OwnedFrame) -> Result<Incoming, Garbage> {
         let channel = self.channel.as_deref();
         match channel.and_then(|channel| decode::message(frame, channel)) {
             Some(_) if !self.hears => Ok(Incoming::Nothing),
-            // One that cannot be read costs no more than a lost one.
+            // A message that cannot be read costs no more than a lost one.
             Some(message) => Ok(decode::push(message).map_or(Incoming::Nothing, Incoming::Push)),
             None => self.inbox.count_unasked().map(|()| Incoming::Nothing),
         }
     }
 
-    /// The connection is over, as nothing can be made of what the server sends.
+    /// Ends the connection, because the server sends something that cannot be read.
     fn end_of<T>(&mut self, garbage: &Garbage) -> Poll<Result<T, Disconnected>> {
-        let text = garbage.text(|words| self.secret.hidden(words));
+        let text = garbage.text(|words| self.secret.hidden_in_garbage(words).to_owned());
         self.end(format!("the server {text}"))
     }
 
-    /// Makes answers of this frame, if it completes any; an error: nobody asked for it.
+    /// Makes answers of this frame, if it completes any. Returns the frame as an error if nothing was asked that it
+    /// could answer.
     fn take(&mut self, frame: OwnedFrame) -> Result<(), OwnedFrame> {
         match self.outbox.asked(self.replies.len()) {
             None => return Err(frame),
@@ -205,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         }
         loop {
             match self.inbox.next() {
-                // It is never an answer, wherever it comes: also between the replies to one operation.
+                // A push is never an answer, even if it comes between the replies to one operation.
                 Ok(Some(frame @ OwnedFrame::Push { .. })) => match self.unasked(&frame) {
                     Ok(incoming) => return Poll::Ready(Ok(incoming)),
                     Err(garbage) => return self.end_of(&garbage),
@@ -247,14 +249,14 @@ fn failed(what: &str, error: &io::Error) -> String {
     format!("{what} failed: {}", printable(error))
 }
 
-/// Servers say so before they close a connection that they will not have.
+/// The error for an answer that nothing asked for. Servers send one before they close a connection that they reject.
 fn stray_answer(frame: &OwnedFrame, secret: &Secret) -> String {
     match decode::error(frame) {
         Some(words) => format!(
             "the server says: {}",
             printable(secret.hidden_in_error(&words))
         ),
-        None => "the server answers what was not asked".into(),
+        None => "the server sent an answer without a request".into(),
     }
 }
 

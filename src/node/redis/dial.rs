@@ -1,4 +1,4 @@
-//! Connects to a server, within a limit of time.
+//! Connects to a server, within a time limit.
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +18,8 @@ use crate::{
 };
 use DialError::Unreachable;
 
-/// A greeted connection to the address, within the limit: one that is ready for commands, and hears what is
-/// published on the channel.
+/// Opens and greets a connection to the address, within the limit. It is then ready for commands, and subscribed to the
+/// channel.
 pub(super) async fn dial(
     address: &Address,
     keys: Arc<Keys>,
@@ -37,7 +37,7 @@ pub(super) async fn dial(
     }
 }
 
-/// How far it got, for the text if it takes too long.
+/// How far the dial has got, for the text if it takes too long.
 enum Stage {
     Connect,
     #[cfg(feature = "tls-rustls")]
@@ -91,8 +91,8 @@ async fn reach(
     }
 }
 
-/// Tries every address of the host, each for its share of the limit, so that one that never answers
-/// does not hide the others. No keepalive: a handshake every few seconds is the ping.
+/// Tries every address of the host, each for its share of the limit, so that an address that never answers does not
+/// hide the others. TCP keepalive is not used: a handshake every few seconds serves as the ping.
 async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
     let addresses: Vec<_> = tokio::net::lookup_host((host, port))
         .await
@@ -111,7 +111,7 @@ async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, Di
             stream.set_nodelay(true)?;
             Ok::<_, io::Error>(stream)
         };
-        // The last one has what is left, and the limit as a whole is watched by the caller.
+        // The last address gets what is left. The caller enforces the limit as a whole.
         let connected = timeout(share, connected).await;
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match connected {
@@ -121,7 +121,7 @@ async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream, Di
     }
     Err(Unreachable(match tried.is_empty() {
         true => "its name has no address".into(),
-        // A name may have any number of addresses.
+        // A name may have any number of addresses, so the text may have to be shortened.
         false => printable(tried.join(", ")),
     }))
 }

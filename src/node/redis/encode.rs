@@ -6,7 +6,7 @@ pub(crate) use crate::node::wire::{
 };
 use crate::node::{Command, mutex, operation::Wire, request::Guarded, wire::Writer};
 
-/// The bytes of a command. Its guard, if it has one, is the last argument, and follows them.
+/// The bytes of a command. If it has a guard, that is the last argument, and has to be added.
 pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
     let mut writer = Writer::new();
     command.encode(&mut writer, keys);
@@ -17,7 +17,7 @@ pub(crate) fn wire(command: &Command, keys: &Keys) -> Wire {
     }
 }
 
-/// The bytes of many commands as one script call. Its guard is the last argument, and follows them.
+/// The bytes of many commands as one script call. The guard is the last argument, and has to be added.
 pub(crate) fn batch<'c>(
     commands: impl Iterator<Item = &'c Command> + Clone,
     keys: &Keys,
@@ -57,7 +57,7 @@ mod tests {
             if has_guard {
                 wire.bytes.extend(guard(GUARD));
             }
-            // Each array is as long as it says.
+            // Each array has the length that it announces.
             let words = read_back(wire.bytes);
             assert_eq!(words.len(), wire.replies, "{command:?}");
             let last = words.last().unwrap().last().unwrap();

@@ -1,8 +1,7 @@
-//! Where one reply ends in the bytes that have arrived.
+//! Finds the end of one reply in the bytes that have arrived.
 //!
-//! The end is found by counting, before anything is decoded. So a reply that arrives in many pieces is
-//! decoded once, and a broken server that nests arrays without end can exhaust neither the stack nor
-//! the memory.
+//! The end is found by counting, before anything is decoded. So a reply that arrives in many pieces is decoded once. A
+//! broken server that nests arrays without end can exhaust neither the stack nor the memory.
 
 mod garbage;
 mod quick;
@@ -23,21 +22,22 @@ pub(super) use self::garbage::Garbage;
 use self::garbage::MAX_FRAME;
 use self::{quick::quick, scan::Scan};
 
-/// What is kept for reading.
+/// The size of the read buffer.
 const ROOM: usize = 8 << 10;
-/// A server sends no message that nobody asked for. More than this on one connection would only keep the client busy.
+/// The greatest number of unrequested messages on one connection. A proper server sends none, and more would only keep
+/// the client busy.
 const MOST_UNASKED: u32 = 1_000;
-/// From here on, a buffer that grew is given back.
+/// A buffer that has grown beyond this size is replaced by a small one.
 const TOO_MUCH_ROOM: usize = 64 << 10;
 
-/// What has arrived and is not consumed yet.
+/// The bytes that have arrived and are not consumed yet.
 #[derive(Debug)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
     scan: Scan,
-    /// How many messages came that nobody asked for.
+    /// The number of messages that came without a subscription.
     unasked: u32,
 }
 
@@ -52,7 +52,7 @@ impl Inbox {
         }
     }
 
-    /// Counts a message that nobody asked for. An error: there are too many of them.
+    /// Counts a message that came without a subscription. Returns an error if there are too many.
     pub(super) fn count_unasked(&mut self) -> Result<(), Garbage> {
         self.unasked += 1;
         match self.unasked > MOST_UNASKED {
@@ -98,8 +98,8 @@ impl Inbox {
         Ok(Some(frame))
     }
 
-    /// Reads once, behind what is there; 0 is the end of the stream. Call it only when
-    /// [`next`](Self::next) has no whole frame.
+    /// Reads once, behind the bytes that are there. 0 is the end of the stream. Call it only when [`next`](Self::next)
+    /// has no whole frame.
     pub(super) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,

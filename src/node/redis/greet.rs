@@ -1,10 +1,11 @@
-//! What is said on a new connection before anything else, and what the answers mean.
+//! The greeting on a new connection, and what the answers to it mean.
 //!
-//! All of it goes out in one write and costs one round trip. A server that refuses HELLO refuses what
-//! follows too, so only the first refusal is told. Missing rights are told all at once.
+//! The whole greeting goes out in one write and costs one round trip. A server that refuses HELLO refuses what follows
+//! too, so only the first refusal is reported. Missing rights are reported all at once.
 //!
-//! SSUBSCRIBE is the last word of it. So a subscription lives exactly as long as its connection, and is there before
-//! anybody is registered on it. Its reply is a push (RESP3), its refusal an error like any other.
+//! SSUBSCRIBE is the last command of the greeting. So a subscription lives exactly as long as its connection, and
+//! exists before any waiter is registered on the connection. Its reply is a push (RESP3). Its refusal is an error like
+//! any other.
 //!
 //! The channels are sharded ones, because SPUBLISH counts only the subscribers of this very channel. PUBLISH counts
 //! pattern subscribers too: beside a monitoring tool with `PSUBSCRIBE *` a crashed waiter would seem to be there.
@@ -43,8 +44,8 @@ use DialError::Refused;
 
 pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
 
-/// Makes a connection of a stream to the address. It hears what is published on the channel, unless that is empty
-/// or the server's ACL is against it.
+/// Makes a connection of a stream to the address. It is subscribed to the channel, unless the channel is empty or the
+/// server's ACL does not allow it.
 pub(super) async fn greet<S>(
     mut stream: S,
     address: &Address,
@@ -55,7 +56,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (words, bytes) = greeting(address, &keys, channel);
-    // A server that closes without reading has often said why: that is worth more than the error.
+    // A server that closes without reading has often said why. Its reply is worth more than the error of the write.
     let written = write(&mut stream, &bytes).await;
     let (mut inbox, mut id, mut missing) = (Inbox::new(), 0, Missing::default());
     let mut subscribed = false;
@@ -67,7 +68,7 @@ where
         };
         match (word, decode::error(&frame)) {
             (Word::Hello, None) => id = client_id(&frame)?,
-            // Nothing depends on it.
+            // Nothing depends on this.
             (Word::SetInfo, _) => {}
             (Word::Subscribe, None) if !confirms(&frame) => return Err(stranger("SSUBSCRIBE")),
             (Word::Subscribe, None) => subscribed = true,
@@ -79,7 +80,7 @@ where
             (Word::Select, Some(error)) if secret::code(&error) == "NOPERM" => {
                 missing.add(&rights::SELECT, &error);
             }
-            // This right is tried by itself as well.
+            // This right is tried separately as well.
             (Word::LoadScript, Some(error)) if secret::code(&error) == "NOPERM" => {}
             (word, Some(error)) => return Err(advice::refusal(word, &error, address)),
         }
@@ -87,8 +88,8 @@ where
     if let Some(why) = missing.refusal(&address.user(), &keys) {
         return Err(Refused(why));
     }
-    let (secret, note) = (address.secret(), missing.note(&keys));
-    // Without SPUBLISH its own scripts can tell nobody whose turn it is, itself included: it has to ask.
+    let (secret, note) = (address.password(), missing.note(&keys));
+    // Without SPUBLISH the server's own scripts cannot notify a waiter, so the waiter has to ask.
     let channel = subscribed.then(|| Arc::clone(channel));
     let mut connection = RedisConnection::new(stream, id, channel, keys, secret, inbox);
     connection.set_note(note);
@@ -111,7 +112,7 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::R
     .await
 }
 
-/// The next reply. A push is none, but one that `confirms`.
+/// The next reply. A push is skipped, unless it `confirms`.
 async fn reply<S: AsyncRead + Unpin>(
     stream: &mut S,
     inbox: &mut Inbox,
@@ -132,8 +133,8 @@ async fn reply<S: AsyncRead + Unpin>(
     }
 }
 
-/// Our client id there, out of HELLO's reply. The handshake asks whether the server is fit to vote; here
-/// it matters only whether we can get that far.
+/// This connection's client id, from HELLO's reply. The handshake will check if the server is fit to vote. Here it only
+/// matters that the handshake is possible.
 fn client_id(frame: &OwnedFrame) -> Result<u64, DialError> {
     let (mut id, mut mode) = (None, None);
     if let OwnedFrame::Map { data, .. } = frame {

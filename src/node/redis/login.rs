@@ -1,18 +1,13 @@
-//! As whom we speak to a server, and what of that is told.
+//! The login to a server, and the part of it that may be shown.
 
 use super::{
     address::{Address, Login},
     secret::Secret,
 };
 
-/// How servers of other kinds begin what they say.
-const STRANGERS: &[&str] = &["HTTP/", "SSH-", "220 "];
-/// How many characters of such a beginning are told: an HTTP status.
-const NAMED: usize = 12;
-
 impl Address {
-    /// What is never told of this server. A user without a password is, more often than not, a password
-    /// that was written in the wrong place.
+    /// The password, or the user if the login has no password. Such a user is usually a password that was written in
+    /// the wrong place, unless the server has accepted it.
     pub(super) fn secret(&self) -> Secret {
         Secret::new(match &self.login {
             Some(Login { user, password }) if password.is_empty() => user,
@@ -21,30 +16,22 @@ impl Address {
         })
     }
 
+    /// The secret once the server has accepted the login.
+    pub(super) fn password(&self) -> Secret {
+        Secret::new(self.login.as_ref().map_or("", |login| &login.password))
+    }
+
     pub(super) fn has_password(&self) -> bool {
         let login = self.login.as_ref();
         login.is_some_and(|login| !login.password.is_empty())
     }
 
-    /// As whom we speak to it.
+    /// The user, as texts name it.
     pub(super) fn user(&self) -> String {
         match &self.login {
             None => "user \"default\"".into(),
             Some(_) if !self.has_password() => "this user".into(),
             Some(login) => format!("user {:?}", self.secret().hidden(&login.user)),
-        }
-    }
-
-    /// What is told of the words of a server that is not Redis. If it was given a password, it may repeat
-    /// that in any way.
-    pub(super) fn of_a_stranger(&self, words: &str) -> String {
-        let clean = self.secret().hidden(words);
-        match self.login {
-            None => clean,
-            Some(_) if STRANGERS.iter().any(|name| words.starts_with(name)) => {
-                clean.chars().take(NAMED).collect()
-            }
-            Some(_) => "***".into(),
         }
     }
 }

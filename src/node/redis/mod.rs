@@ -1,9 +1,9 @@
 //! A master that is a Redis or Valkey server.
 //!
-//! [`address`] is where it is, [`login`] as whom we speak to it. [`dial`] connects, and [`greet`] gets a
-//! [`connection`] that is ready for commands, or says what to do. [`frame`] finds the replies in what
-//! arrives, [`outbox`] cuts what waits into calls. [`encode`] and [`decode`] carry what the kinds say on the wire; what the server's ACL has to permit is
-//! in [`rights`]. [`secret`] keeps the password out of every text.
+//! [`address`] says where the server is, and [`login`] who logs in. [`dial`] connects. [`greet`] makes a [`connection`]
+//! that is ready for commands, or says what to do. [`frame`] finds the replies in the bytes that arrive, and [`outbox`]
+//! groups waiting operations into calls. [`encode`] and [`decode`] translate between commands and bytes. [`rights`]
+//! lists what the server's ACL has to permit. [`secret`] keeps the password out of every text.
 
 mod address;
 mod connection;
@@ -33,7 +33,7 @@ pub(crate) use encode::Keys;
 
 use super::{Dial, Node};
 
-/// What a server's reply says, for tests.
+/// For tests: the answer in a server's reply.
 #[cfg(test)]
 pub(crate) fn answer(
     command: &super::Command,

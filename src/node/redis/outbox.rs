@@ -1,63 +1,63 @@
-//! What is unanswered on a connection, in order: how it is cut into calls, and their bytes.
+//! The unanswered operations of a connection, in order: how they are grouped into calls, and the bytes of the calls.
 //!
-//! A call is one operation with its own command, or many that one script obeys. It is made when the bytes
-//! before it have left, so that all that waits by then goes together, and it is undone if it is withdrawn
-//! before any of its bytes have left. So what is promised of an operation holds in a batch too.
+//! A call is one operation with its own command, or many operations that one script carries out. A call is made when
+//! the bytes before it have left, so that everything that waits by then goes together. It is undone if it is withdrawn
+//! before any of its bytes have left. So the promises about an operation hold in a batch too.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use super::encode::{self, Keys};
 use crate::{
-    base::shrink::Room as _,
+    base::shrink::Shrink as _,
     node::{Guard, Operation, batch, operation::Wire},
 };
 
-/// Calls are made until their bytes are about this many. All are offered to the stream together.
+/// Calls are made until their bytes are about this many. All of them are offered to the stream together.
 pub(super) const CHUNK: usize = 16 << 10;
-/// A new queue has room for this many operations.
+/// The initial capacity of the queue, in operations.
 const QUEUE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Outbox {
     keys: Arc<Keys>,
-    /// All that is not answered yet: first what the calls are made of, then what is in none yet.
+    /// Everything that is not answered yet: first the operations that are in calls, then the others.
     queue: VecDeque<Queued>,
     calls: VecDeque<Call>,
-    /// How many of the queue the calls are made of.
+    /// The number of operations in the queue that are in calls.
     called: usize,
-    /// The bytes of the calls that were made last. Copied together: a write of many pieces costs more than
-    /// the copy.
+    /// The bytes of the calls that were made last. They are copied together, because a write of many pieces costs more
+    /// than the copy.
     bytes: Vec<u8>,
-    /// How many of these have left.
+    /// The number of these bytes that have left.
     left: usize,
-    /// How many bytes came before these.
+    /// The number of bytes that came before these.
     before: u64,
-    /// Every operation goes alone from now on.
+    /// From now on every operation goes alone.
     alone: bool,
 }
 
 #[derive(Debug)]
 enum Queued {
-    /// An operation, and the guard that this node is to be asked with.
+    /// An operation, and the guard for this node.
     Operation(Arc<Operation>, Arc<Guard>),
     /// Bytes to which no answer comes.
     Unanswered(Vec<u8>),
 }
 
-/// The first of the queue, as the server was asked them.
+/// A call: the number of operations in it, counted from the front of the queue, and its bytes.
 #[derive(Debug)]
 struct Call {
     operations: usize,
-    /// Which bytes it is, of all that ever leave.
+    /// The positions of its first byte and of the byte behind its last, among all bytes that ever leave.
     from: u64,
     to: u64,
 }
 
 /// The call that is answered next.
 pub(super) enum Asked<'o> {
-    /// By its own command, to which this many replies belong.
+    /// One operation as its own call, to which this many replies belong.
     Alone(&'o Operation, usize),
-    /// Many: they are the first of [`Outbox::operations`].
+    /// Many operations. They are the first of [`Outbox::operations`].
     Together(usize),
 }
 
@@ -81,12 +81,12 @@ impl Outbox {
         self.queue.push_back(Queued::Operation(operation, guard));
     }
 
-    /// Bytes to which no answer comes.
+    /// Adds bytes to which no answer comes.
     pub(super) fn push_unanswered(&mut self, bytes: Vec<u8>) {
         self.queue.push_back(Queued::Unanswered(bytes));
     }
 
-    /// What the stream is to be offered; empty if all has left.
+    /// The bytes to offer to the stream. Empty if all have left.
     pub(super) fn unsent(&mut self) -> &[u8] {
         if self.left == self.bytes.len() {
             self.before += self.left as u64;
@@ -99,12 +99,12 @@ impl Outbox {
         self.bytes.get(self.left..).unwrap_or_default()
     }
 
-    /// The next of these bytes have left.
+    /// The next `bytes` bytes have left.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.left = self.left.saturating_add(bytes).min(self.bytes.len());
     }
 
-    /// Takes back the operations of which no byte has left: the last ones. How many.
+    /// Takes back the operations of which no byte has left. These are the last ones. Returns how many there were.
     pub(super) fn withdraw(&mut self) -> usize {
         let left = self.before + self.left as u64;
         while let Some(call) = self.calls.back().filter(|call| call.from >= left) {
@@ -119,16 +119,16 @@ impl Outbox {
         unsent.filter(operation).count()
     }
 
-    /// Makes no more batches: the server's ACL permits this user some names only, and refuses a call for one
-    /// that it forbids, whatever else is in it.
+    /// Makes no more batches. The server's ACL permits this user some names only. It refuses a whole call for one name
+    /// that it forbids.
     pub(super) fn send_alone(&mut self) {
         self.alone = true;
     }
 
     // ---- what is answered -------------------------------------------------------------------
 
-    /// What the next reply belongs to. None: nothing that was asked can be answered by now. `received`: this many
-    /// replies to it have come before.
+    /// The call to which the next reply belongs. `None` if nothing that was asked can be answered yet. `received` is
+    /// the number of replies to it that have come.
     pub(super) fn asked(&self, received: usize) -> Option<Asked<'_>> {
         let call = self.calls.front()?;
         let left = self.before + self.left as u64;
@@ -140,12 +140,12 @@ impl Outbox {
             return None;
         };
         let replies = self.wire(operation).replies;
-        // The last of several may come only when the last byte has left.
+        // The last of several replies may come only after the last byte has left.
         let may_come = has_left || has_begun && received + 1 < replies;
         may_come.then_some(Asked::Alone(operation, replies))
     }
 
-    /// All that are unanswered, in order.
+    /// All unanswered operations, in order.
     pub(super) fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.queue.iter().map_while(Queued::operation)
     }
@@ -156,12 +156,12 @@ impl Outbox {
             self.called -= call.operations;
             self.queue.drain(..call.operations.min(self.queue.len()));
         }
-        self.queue.give_back();
+        self.queue.shrink_if_empty();
     }
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// Makes one call of what is in none yet.
+    /// Makes one call of operations that are not in a call yet.
     fn call(&mut self) {
         let from = self.before + self.bytes.len() as u64;
         let waiting = self.queue.range(self.called..);

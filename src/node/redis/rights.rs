@@ -1,13 +1,12 @@
-//! What a server's ACL has to permit. Each command is tried once on every connection, in the one
-//! write that greets. Otherwise a missing right would show only when a script needs it, on a node that
-//! votes.
+//! The rights that a server's ACL has to grant. Each command is tried once on every connection, in the one write of the
+//! greeting. Otherwise a missing right would show only when a script needs it, on a node that votes.
 //!
-//! The tries change nothing. Those that could write have the keys of the lock with the empty name. No
-//! client can take that lock or wait for it, so these never exist, and none of them changes anything where its key
-//! is absent. SPUBLISH has the channel of a process without a number, to which nobody listens. Some are errors, which `INFO errorstats` counts. They are sent as commands and not from a
-//! script: in a script, the error for a missing right has no code of its own. A server checks rights
-//! first. So where the right is there, a full server or a replica answers with another code, which is
-//! ignored here.
+//! The tries change nothing. The commands that could write are tried on the keys of the lock with the empty name. No
+//! client can take that lock or wait for it, so these keys never exist, and none of the commands changes anything if
+//! its key is absent. SPUBLISH is tried on the channel of a process without a number, which has no subscriber. Some
+//! tries cause errors, which `INFO errorstats` counts. The tries are sent as commands and not from a script: in a
+//! script, the error for a missing right has no code of its own. A server checks rights first. So if the right is
+//! there, a full server or a replica answers with another code, which is ignored here.
 
 mod denial;
 mod missing;
@@ -23,12 +22,14 @@ use super::encode::Keys;
 /// A command that a user may or may not run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Right {
-    /// As people know it.
+    /// The name as people know it.
     name: &'static str,
-    /// The words of its try. `KEY` is the key that nobody uses, `LINE` and `WAITERS` are those of its line, `OPEN`,
-    /// `TIME`, `C0` and `C1` are four of the others, `KEYS` is all. `CHANNEL` is the channel to which nobody listens.
+    /// The words of its try. `KEY` stands for a key that is never used, `LINE` and `WAITERS` for those of its queue,
+    /// `OPEN`, `TIME`, `C0` and `C1` for four of the others, and `KEYS` for all keys. `CHANNEL` stands for the channel
+    /// without subscribers.
     words: &'static str,
-    /// What becomes of a node without it. None: no lock can be taken, kept and freed there for long.
+    /// The effect on a node without this right. `None` if without it no lock can be taken, kept and freed there for
+    /// long.
     without: Option<&'static str>,
 }
 
@@ -50,18 +51,17 @@ const fn useful(name: &'static str, words: &'static str, without: &'static str) 
     }
 }
 
-/// What it means that a node cannot tell who waits for a lock that it is free.
-const NOT_TOLD: &str =
-    "who waits for a lock is not told here when it is free, and asks from time to time";
+/// The effect if a node cannot notify waiters that a lock is free.
+const NOT_TOLD: &str = "waiters are not told here when a lock is free, and ask from time to time";
 
-/// Where a URL names a database; the dial itself is the try.
+/// It is needed if a URL names a database. The dial itself is the try.
 pub(super) static SELECT: Right = needed("SELECT", "");
 
-/// The greeting subscribes to the channel of this process; that is the try.
+/// The greeting subscribes to the channel of this process. That is the try.
 pub(super) static SUBSCRIBE: Right = useful("SSUBSCRIBE", "", NOT_TOLD);
 
-/// `return` is a whole script. EVALSHA comes after EVAL, which leaves it in the server's cache, and
-/// any answer but a missing right will do.
+/// `return` is a whole script. EVALSHA comes after EVAL, which leaves it in the server's cache. Any answer except a
+/// missing right will do.
 pub(super) static TRIED: &[Right] = &[
     needed("SCRIPT LOAD", "SCRIPT LOAD return"),
     needed("EVAL", "EVAL return 27 KEYS"),
@@ -77,13 +77,13 @@ pub(super) static TRIED: &[Right] = &[
     needed("DEL", "DEL KEY"),
     needed("UNLINK", "UNLINK KEY"),
     needed("RENAME", "RENAME KEY KEY"),
-    // On the keys that they are needed for. No lock has a counter of this name.
+    // These are tried on the keys for which they are needed. No lock has a counter of this name.
     needed("HGET", "HGET C1 x"),
     needed("HMGET", "HMGET C0 x"),
-    // A field without a value: an error, but no missing right.
+    // A field without a value is an error, but not a missing right.
     needed("HSET", "HSET C0 x x x"),
     needed("HDEL", "HDEL WAITERS x"),
-    // Only where it is already, and it never is.
+    // XX changes only a member that exists, and this one never does.
     needed("ZADD", "ZADD LINE XX 1 x"),
     needed("ZREM", "ZREM LINE x"),
     needed("ZRANGE", "ZRANGE LINE 0 0"),
@@ -104,7 +104,7 @@ pub(super) static TRIED: &[Right] = &[
         "after a lost connection a late grant may block a name here for one ttl",
     ),
     useful("SPUBLISH", "SPUBLISH CHANNEL x", NOT_TOLD),
-    // As it is anyway.
+    // ON is the state of the connection anyway.
     useful(
         "CLIENT REPLY",
         "CLIENT REPLY ON",
@@ -113,7 +113,7 @@ pub(super) static TRIED: &[Right] = &[
 ];
 
 impl Right {
-    /// What is sent to try it.
+    /// The words that are sent to try it.
     pub(super) fn words<'a>(&'static self, keys: &'a Keys) -> Vec<&'a [u8]> {
         let [_, _, open, time, c0, c1, _, _, line, waiters, ..] = keys.all();
         let mut words = Vec::new();
@@ -134,12 +134,12 @@ impl Right {
         words
     }
 
-    /// Whether it is needed to tell who waits, and for nothing else.
+    /// Returns true if it is needed to notify waiters, and for nothing else.
     fn is_of_a_channel(&self) -> bool {
         self.without == Some(NOT_TOLD)
     }
 
-    /// As ACL SETUSER grants it: `+script|load`.
+    /// The right as ACL SETUSER grants it: `+script|load`.
     fn grant(&self) -> String {
         format!("+{}", self.name.to_ascii_lowercase().replace(' ', "|"))
     }

@@ -1,32 +1,24 @@
-//! Takes a password out of what a server says, even where it repeats only a piece of it. Pure.
+//! Keeps the password out of what is shown of a server's texts. This file is pure.
 //!
-//! It hides every run of the text that also stands in the password: in other capitals, escaped with
-//! backslashes or percent signs, even twice, or broken by spaces, quotes and line ends. What stands
-//! before and behind such a run makes no difference. It does not recognise base64, hex without an
-//! escape, octal, HTML entities, or pieces of fewer than four characters (three, of a password of up
-//! to six). A login may be repeated in any of these, so only the [`code`] of the error that answers
-//! it is told.
+//! A text that contains the whole password, plain or percent-encoded, is not shown. ASCII letters are compared without
+//! case. Pieces of the password and other encodings are not recognised. So only the [`code`] is shown of the answer to
+//! a login. No later request contains the password.
 
-mod reading;
-#[cfg(test)]
-mod tests;
+use std::fmt;
 
-use std::{collections::HashSet, fmt, ops::Range};
+use percent_encoding::percent_decode_str;
 
-use self::reading::Reading;
+use crate::base::printable::HIDDEN;
 
-/// No more of a text is ever shown: [`printable`](crate::base::printable::printable) cuts it.
-const ENOUGH: usize = 1024;
-/// How often a text may be escaped: by a server, and by a proxy before it.
-const ESCAPED: usize = 2;
-/// What escapes begin with. One mark alone too, as a text that is escaped with backslashes may have
-/// a percent sign that stands for itself, and the other way round.
-const ESCAPES: [&[u8]; 3] = [b"\\%", b"\\", b"%"];
-/// A run of this length that also stands in the password is taken for a piece of it.
-const PIECE: usize = 4;
+/// The first words of servers of other kinds, and how much of them is shown: a version and a status.
+const STRANGERS: [(&str, usize); 3] = [
+    ("HTTP/", "HTTP/1.1 400".len()),
+    ("SSH-", "SSH-2.0".len()),
+    ("220 ", "220 ".len()),
+];
 
-/// The first words of errors that decide something, or that people look up. They tell nothing,
-/// whatever the password is.
+/// The first words of errors that the client acts on, or that people look up. They reveal nothing of
+/// any password.
 const CODES: &[&str] = &[
     "BUSY",
     "DENIED",
@@ -45,7 +37,7 @@ const CODES: &[&str] = &[
     "WRONGTYPE",
 ];
 
-/// The first word of an error, if it is a usual one; else nothing.
+/// The first word of an error, if it is a known code. Otherwise an empty text.
 pub(super) fn code(error: &str) -> &str {
     let word = error.split_ascii_whitespace().next().unwrap_or_default();
     match CODES.contains(&word) && error.starts_with(word) {
@@ -54,106 +46,107 @@ pub(super) fn code(error: &str) -> &str {
     }
 }
 
-/// What only a server and its users may know. An empty secret hides nothing.
-pub(super) struct Secret {
-    whole: Pieces,
-    /// Those of its letters and digits alone.
-    squeezed: Pieces,
-}
+/// A password in lower case. An empty one hides nothing.
+pub(super) struct Secret(String);
 
 impl Secret {
     pub(super) fn new(secret: &str) -> Self {
-        let whole = Reading::of(secret);
-        let length = match whole.len() {
-            short @ 0..PIECE => short,
-            // At least half of it.
-            4..=6 => 3,
-            _ => PIECE,
+        Self(secret.to_ascii_lowercase())
+    }
+
+    /// The text, or `***` if it contains the secret.
+    pub(super) fn hidden<'t>(&self, text: &'t str) -> &'t str {
+        match self.is_in(text) {
+            true => HIDDEN,
+            false => text,
+        }
+    }
+
+    /// The error, or its code alone if the error contains the secret.
+    pub(super) fn hidden_in_error<'t>(&self, error: &'t str) -> &'t str {
+        match (self.is_in(error), code(error)) {
+            (false, _) => error,
+            (true, "") => HIDDEN,
+            (true, code) => code,
+        }
+    }
+
+    /// The part that may be shown of bytes that are not RESP. Such a server may repeat a login, or a part of it, in any
+    /// form. So only the name of its protocol and a status are shown.
+    pub(super) fn hidden_in_garbage<'t>(&self, words: &'t str) -> &'t str {
+        if self.0.is_empty() {
+            return words;
+        }
+        let mut strangers = STRANGERS.into_iter();
+        let Some((name, shown)) = strangers.find(|(name, _)| words.starts_with(name)) else {
+            return HIDDEN;
         };
-        Self {
-            squeezed: Pieces::new(&whole.squeezed(), PIECE),
-            whole: Pieces::new(&whole, length),
-        }
+        let is_plain = |c: char| c.is_ascii_digit() || c == '.' || c == ' ';
+        let status = words
+            .get(..shown)
+            .filter(|status| status.chars().skip(name.len()).all(is_plain) && !self.is_in(words));
+        status.unwrap_or(name)
     }
 
-    /// The beginning of the text, with `***` for every place that tells of the secret.
-    pub(super) fn hidden(&self, text: &str) -> String {
-        if self.whole.all.is_empty() {
-            return text.to_owned();
-        }
-        let end = text.char_indices().nth(ENOUGH).map_or(text.len(), |c| c.0);
-        let text = text.get(..end).unwrap_or_default();
-        let mut told = Vec::new();
-        self.find(&Reading::of(text), ESCAPED, &mut told);
-        told.sort_unstable_by_key(|place| place.start);
-        let (mut clean, mut at) = (String::new(), 0);
-        for place in told {
-            if place.start > at || clean.is_empty() {
-                clean.push_str(text.get(at..place.start).unwrap_or_default());
-                clean.push_str("***");
-            }
-            at = at.max(place.end);
-        }
-        clean.push_str(text.get(at..).unwrap_or_default());
-        clean
-    }
-
-    /// Adds the places that tell of the secret, in the text as it is and with its escapes undone up
-    /// to `escaped` times.
-    fn find(&self, text: &Reading, escaped: usize, told: &mut Vec<Range<usize>>) {
-        told.extend(self.whole.found_in(text));
-        told.extend(self.squeezed.found_in(&text.squeezed()));
-        if escaped > 0 {
-            for unescaped in ESCAPES.iter().filter_map(|marks| text.unescaped(marks)) {
-                self.find(&unescaped, escaped - 1, told);
-            }
-        }
-    }
-
-    /// The same for an error. Its code stays, as it decides what is done.
-    pub(super) fn hidden_in_error(&self, error: &str) -> String {
-        let code = code(error);
-        let words = error.get(code.len()..).unwrap_or_default();
-        format!("{code}{}", self.hidden(words))
+    fn is_in(&self, text: &str) -> bool {
+        let has = |text: &str| text.to_ascii_lowercase().contains(&self.0);
+        !self.0.is_empty() && (has(text) || has(&percent_decode_str(text).decode_utf8_lossy()))
     }
 }
 
-/// Tells nothing, so that the password gets nowhere by accident.
+/// Shows nothing, so that the password is not logged by accident.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
 }
 
-/// All runs of one length that stand in a secret.
-struct Pieces {
-    all: HashSet<Vec<u8>>,
-    length: usize,
-    /// Only a whole word counts, as many words contain a run this short.
-    alone: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Pieces {
-    fn new(secret: &Reading, length: usize) -> Self {
-        let all = match length {
-            0 => HashSet::new(),
-            _ => secret.runs(length).map(|run| run.bytes).collect(),
-        };
-        Self {
-            all,
-            length,
-            alone: secret.len() < PIECE,
+    #[test]
+    fn text_with_the_secret_plain_or_percent_encoded_is_hidden() {
+        let secret = Secret::new("It's%20 ü");
+        for text in [
+            "it's%20 ü",
+            "<IT'S%20 ü>",
+            "it's%2520%20%C3%BC",
+            "%49%74%27%73%25%32%30%20%c3%bc and more",
+        ] {
+            assert_eq!(secret.hidden(text), "***", "{text}");
         }
+        for text in ["it's%20", "it's 20 ü", "", "%", "%4"] {
+            assert_eq!(secret.hidden(text), text);
+        }
+        assert_eq!(Secret::new("").hidden("no secret"), "no secret");
     }
 
-    /// Where they stand in the text.
-    fn found_in(&self, text: &Reading) -> Vec<Range<usize>> {
-        if self.all.is_empty() {
-            return Vec::new();
+    #[test]
+    fn garbage_is_shown_by_its_protocol_and_status_alone() {
+        let secret = Secret::new("1.1 40");
+        for (words, shown) in [
+            ("HTTP/1.0 400 Bad", "HTTP/1.0 400"),
+            ("HTTP/1.1 400 Bad", "HTTP/"),
+            ("HTTP/hunter2", "HTTP/"),
+            ("SSH-1.1 40", "SSH-"),
+            ("SSH-2.0-x", "SSH-2.0"),
+            ("220 1.1 4", "220 "),
+            ("1.1 4", "***"),
+        ] {
+            assert_eq!(secret.hidden_in_garbage(words), shown, "{words}");
         }
-        let runs = text.runs(self.length);
-        runs.filter(|run| self.all.contains(&run.bytes) && (!self.alone || run.is_word))
-            .map(|run| run.place)
-            .collect()
+        assert_eq!(Secret::new("").hidden_in_garbage("any"), "any");
+    }
+
+    #[test]
+    fn error_with_the_secret_is_shown_by_its_code_alone() {
+        let shown = |error| Secret::new("readonly").hidden_in_error(error).to_owned();
+        assert_eq!(shown("ERR it is readonly"), "ERR");
+        assert_eq!(shown("Error: readonly"), "***");
+        assert_eq!(shown("READONLY"), "READONLY");
+        assert_eq!(shown("ERR\r\n"), "ERR\r\n");
+        assert_eq!(code(" ERR x"), "");
+        assert_eq!(code("ERRor"), "");
     }
 }

@@ -1,12 +1,13 @@
-//! What only a real server can show: other kinds of keys, the script cache, connections, rights. What
-//! every kind of node has to do is in the conformance suite.
+//! Tests of what only a real server can show: keys of another type, the script cache, connections and rights. The
+//! conformance suite tests what every kind of node has to do.
 
+mod alone;
 mod batches;
 mod real;
 mod several;
 mod slots;
 
-use std::io::Read as _;
+use std::{io::Read as _, time::Duration};
 
 use self::real::on_servers;
 use super::Keys;
@@ -26,7 +27,7 @@ use crate::{
     testing::conformance::trial::GUARD,
 };
 
-/// §3: somebody else's key in the place of a lock is never overwritten, and never ours.
+/// protocol §3: a foreign key in the place of a lock is never overwritten, and never counts as this client's.
 #[test]
 fn a_key_of_another_kind_is_left_alone() {
     on_servers(|real| {
@@ -53,7 +54,7 @@ fn a_key_of_another_kind_is_left_alone() {
         );
 
         real.say(acquire("b", 1, secs(10), 0));
-        // The same once the counters have begun.
+        // The same once the counters exist.
         assert_eq!(real.say(acquire("a", 1, secs(10), 5)), forever);
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:a"]), "1");
         real.text(&["PERSIST", "quorate:@mutex:b"]);
@@ -67,7 +68,7 @@ fn a_key_of_another_kind_is_left_alone() {
         };
         assert_eq!(real.say(acquire("b", 2, secs(10), 0)), forever);
 
-        // Text that no client of ours wrote names nobody.
+        // A text that is not an entry names no holder.
         for foreign in ["a random value", &"x".repeat(1 << 20), &"\u{1b}".repeat(99)] {
             real.ok(&["SET", "quorate:@mutex:c", foreign]);
             let refused = Answer::Held {
@@ -82,7 +83,7 @@ fn a_key_of_another_kind_is_left_alone() {
     });
 }
 
-/// §3: no script raises after its first write: a counter that is not a number fails before.
+/// protocol §3: no script fails after its first write. A counter that is not a number makes it fail before.
 #[test]
 fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
     on_servers(|real| {
@@ -131,7 +132,7 @@ fn a_corrupt_counter_is_an_error_and_nothing_is_written() {
     });
 }
 
-/// §3: the keys and their bytes, which every client of this format shares.
+/// protocol §3: the keys and their bytes, which every client of this format shares.
 #[test]
 fn the_keys_are_those_of_the_protocol() {
     on_servers(|real| {
@@ -160,7 +161,7 @@ fn the_keys_are_those_of_the_protocol() {
     });
 }
 
-/// §2 bootstrap: the survey asks for the counters of its own prefix, and needs no script.
+/// protocol §2, bootstrap: the survey asks for the counters of its own prefix, and needs no script.
 #[test]
 fn a_survey_keeps_to_its_prefix() {
     on_servers(|real| {
@@ -193,11 +194,11 @@ fn a_survey_keeps_to_its_prefix() {
     });
 }
 
-/// §2 bootstrap: a survey that cannot name a lock succeeds all the same.
+/// protocol §2, bootstrap: a survey that cannot name a lock still succeeds.
 #[test]
 fn a_survey_needs_no_name() {
     on_servers(|real| {
-        // Names that no client gave.
+        // Names that no client can have given.
         for field in ["x", "@mutex:", "mutex:a"] {
             real.text(&["HSET", "quorate:c0", "_", "x", field, "1"]);
             assert_eq!(
@@ -207,7 +208,7 @@ fn a_survey_needs_no_name() {
             );
             real.text(&["DEL", "quorate:c0"]);
         }
-        // No hash of counters.
+        // The key is not a hash, so it holds no counters.
         real.ok(&["SET", "quorate:c0", "x"]);
         assert_eq!(
             real.say(Command::Admission(admission::Command::Survey)),
@@ -219,7 +220,7 @@ fn a_survey_needs_no_name() {
             surveyed(true, Some("a"))
         );
         real.ok(&["FLUSHALL"]);
-        // Among many, whichever it is.
+        // With many counters, any one of them may be named.
         for n in 0..300 {
             real.text(&["HSET", "quorate:c0", &format!("@mutex:job-{n}"), "1"]);
         }
@@ -234,7 +235,7 @@ fn a_survey_needs_no_name() {
     });
 }
 
-/// §2 NOSCRIPT: nothing was done; the handshake needs no cache; all can be loaded again.
+/// protocol §2, NOSCRIPT: nothing was done, the handshake needs no cache, and all scripts can be loaded again.
 #[test]
 fn scripts_can_vanish() {
     on_servers(|real| {
@@ -305,7 +306,8 @@ fn a_batch_is_answered_in_order() {
     });
 }
 
-/// §3 client 5: an older connection of ours is ended with what still travels on it.
+/// protocol §3, client step 5: an older connection of this client is ended, with everything that is still on its way on
+/// it.
 #[test]
 fn an_older_connection_can_be_ended() {
     on_servers(|real| {
@@ -323,7 +325,7 @@ fn an_older_connection_can_be_ended() {
     });
 }
 
-/// §2 ACL: the keys of the prefix and the commands that the documentation lists are enough.
+/// protocol §2: the keys of the prefix and the commands that the documentation lists are enough.
 #[test]
 fn a_user_with_only_the_listed_rights_can_do_everything() {
     on_servers(|real| {
@@ -389,7 +391,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
         for answer in &answers {
             assert!(answer.is_ok(), "{answer:?}");
         }
-        // HRANDFIELD is not among these rights: it would name the lock.
+        // HRANDFIELD is not among these rights. It would name the lock.
         assert_eq!(answers[9], Ok(surveyed(true, None)));
         real.ok(&["AUTH", "default", ""]);
         let begun = SystemClock.wall_us() - DAY.as_micros() as u64 * 8;
@@ -412,7 +414,7 @@ fn a_user_with_only_the_listed_rights_can_do_everything() {
     });
 }
 
-/// §2: a key of another kind in the place of the record is an error, and stays.
+/// protocol §2: a key of another type in the place of the record is an error, and stays.
 #[test]
 fn a_record_of_another_kind_is_left_alone() {
     on_servers(|real| {
@@ -426,7 +428,7 @@ fn a_record_of_another_kind_is_left_alone() {
             assert_eq!(real.text(&["LLEN", key]), "1");
             real.text(&["DEL", key]);
         }
-        // This one is worth nothing, and is replaced.
+        // The key `time` is of no value, so it is replaced.
         real.text(&["DEL", "quorate:time"]);
         real.text(&["RPUSH", "quorate:time", "x"]);
         assert!(

@@ -1,6 +1,6 @@
 //! TLS by rustls.
 //!
-//! Root certificates are read anew for every connection: that costs some milliseconds on a thread for blocking work,
+//! Root certificates are read again for every connection. That costs some milliseconds on a thread for blocking work,
 //! and a CA that was replaced is noticed.
 
 mod advice;
@@ -21,7 +21,7 @@ use crate::{
     node::DialError,
 };
 
-/// Whom to expect at the other end.
+/// The name to expect in the server's certificate, and the certificates to trust.
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) name: ServerName<'static>,
@@ -42,7 +42,7 @@ impl Tls {
         })
     }
 
-    /// Trusts these alone, unless it trusts anybody.
+    /// Trusts only these authorities, unless it trusts any server.
     pub(super) fn trust(&mut self, authorities: &Authorities) {
         if !matches!(self.trust, Trust::Anybody) {
             self.trust = Trust::Only(authorities.clone());
@@ -70,7 +70,7 @@ impl Tls {
     }
 }
 
-/// Root certificates are read on a thread for blocking work.
+/// The TLS settings. The system's root certificates are read on a thread for blocking work.
 async fn config(trust: &Trust) -> Result<ClientConfig, String> {
     let read = match trust {
         Trust::System => tokio::task::spawn_blocking(|| Trust::System.config())

@@ -1,23 +1,24 @@
-//! How fast a node's clock runs beside this client's, for operators. Leases are safe while both slew by at most 0.5 %.
+//! The rate of a node's clock compared with this client's, for operators. Leases are safe while both slew by at most
+//! 0.5 %.
 
 use std::time::Duration;
 
 use crate::base::{clock::Tick, text::seconds};
 
-/// It is measured over this long at least. A round trip of 100 ms is then 0.06 % of it.
+/// The shortest time over which the rate is measured. A round trip of 100 ms is 0.06 % of it.
 const SPAN: Duration = Duration::from_secs(180);
 
-/// The slew that is allowed to each clock, in millionths.
+/// The slew that each clock may have, in millionths.
 const SLEW_PPM: u128 = 5_000;
 
 #[derive(Default)]
 pub(super) struct ClockRate {
-    /// Where the measurement began.
+    /// The reading at which the measurement began.
     first: Option<Reading>,
     warning: Option<String>,
 }
 
-/// The node's TIME, in µs, was read between the two.
+/// The node's TIME in µs, which was read at some time between `sent` and `answered`.
 #[derive(Clone, Copy)]
 struct Reading {
     sent: Tick,
@@ -26,7 +27,7 @@ struct Reading {
 }
 
 impl ClockRate {
-    /// The node's clock showed `time` µs at some instant between these. A new warning, if there is one.
+    /// The node's clock showed `time` µs at some time between these two. Returns a warning if it is new.
     pub(super) fn read(&mut self, sent: Tick, answered: Tick, time: u64) -> Option<&str> {
         let now = Reading {
             sent,
@@ -41,7 +42,7 @@ impl ClockRate {
             return None;
         }
         self.first = Some(now);
-        // One that goes on being wrong is news once.
+        // A clock that stays wrong is reported once.
         let before = self.warning.take();
         let is_new = before.is_none();
         self.warning = warning(first, now).map(|new| before.unwrap_or(new));
@@ -55,7 +56,8 @@ impl ClockRate {
 }
 
 fn warning(first: Reading, now: Reading) -> Option<String> {
-    // The time that passed here, between two bounds, and on the node. Inside of the bounds the node is right.
+    // The time that passed on the node, and two bounds for the time that passed here. Within these bounds the node is
+    // right.
     let least = now.sent.since(first.answered).as_micros();
     let most = now.answered.since(first.sent).as_micros();
     let theirs = u128::from(now.time.saturating_sub(first.time));
@@ -71,8 +73,8 @@ fn warning(first: Reading, now: Reading) -> Option<String> {
         if fast { "faster" } else { "slower" },
     );
     Some(format!(
-        "over {} its clock went {}.{:02} % {faster} than this machine's, or was set, and leases bear 0.5 % of each clock: see to \
-         the time synchronisation of both (chrony: maxslewrate 4000)",
+        "over {} its clock went {}.{:02} % {faster} than this machine's, or was set, and leases tolerate 0.5 % for \
+         each clock: check the time synchronisation of both (chrony: maxslewrate 4000)",
         seconds(Duration::from_micros(
             u64::try_from(most).unwrap_or(u64::MAX)
         )),
@@ -112,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Reads the clock once a minute; returns how many readings gave a new warning.
+    /// Reads the clock once a minute. Returns how many readings gave a new warning.
     fn news(rate: &mut ClockRate, at: &mut (Duration, i64), minutes: u64, ppm: i64) -> usize {
         let news = (1..=minutes).filter(|_| {
             at.0 += Duration::from_secs(60);
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_news_once_and_again_after_it_was_right() {
+    fn a_wrong_clock_rate_is_news_once_until_it_was_right() {
         let (mut rate, mut at) = (ClockRate::default(), (Duration::ZERO, 0));
         assert_eq!(news(&mut rate, &mut at, 20, 100), 0);
         assert_eq!(news(&mut rate, &mut at, 20, 20_000), 1);
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_or_not_measured_long_enough_is_not_named() {
+    fn allowed_or_briefly_measured_clock_rates_are_not_reported() {
         for part in [0, 50, 100] {
             assert_eq!(after(SPAN, 5_000, part), None);
             assert_eq!(after(SPAN, -5_000, part), None);

@@ -1,78 +1,112 @@
-//! Older connections to a node that may still carry what takes a lock. Each is ended on the server by
-//! CLIENT KILL before anything is released, or a late ACQUIRE or REPAIR would come after its RELEASE. Where that is not
-//! permitted it stays in doubt: what takes a slot of a semaphore also gives up another, and that may come late.
+//! Older connections to a node that may still carry a request that takes a lock. Each is ended on the server by CLIENT
+//! KILL before anything is released, because otherwise a late ACQUIRE or REPAIR could come after its RELEASE. If CLIENT
+//! KILL is not permitted, the connection stays in doubt. A request that takes a slot of a semaphore also gives up
+//! another slot, and may come late.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use super::step::ClientId;
 use crate::{base::owner::Entry, node::admission::same_run};
 
-/// A connection is ended on the server only while it may still carry what takes a lock; more than this
-/// many in doubt at once means a server that is gone, not one that is slow.
+/// The greatest number of connections to end. A connection is only in doubt while it may still carry a request that
+/// takes a lock. More than this many at once mean that the server is gone, not that it is slow.
 const MOST: usize = 8;
 
-/// The connections in doubt, oldest first.
+/// At least this many entries are remembered of connections that are not ended, and at most twice as many.
+const REMEMBERED: usize = 32_768;
+
+/// The connections in doubt.
 #[derive(Default)]
-pub(super) struct Doubtful(Vec<Doubt>);
+pub(super) struct Doubtful {
+    /// Those that have to be ended, oldest first.
+    to_end: Vec<Doubt>,
+    withheld: Withheld,
+}
 
 struct Doubt {
     client: ClientId,
     /// The run of the server that gave the id.
     run: String,
-    /// For whom it may still take something.
+    /// The entries for which it may still take something.
     entries: BTreeSet<Entry>,
-    /// The server does not permit us to end it.
-    is_withheld: bool,
+}
+
+/// The entries of connections that are not ended: the server does not permit it, or there are too many. They rotate as
+/// counters do, so that connections which are lost again and again cost bounded memory and two look-ups.
+#[derive(Default)]
+struct Withheld {
+    run: String,
+    newer: BTreeSet<Entry>,
+    older: BTreeSet<Entry>,
+}
+
+impl Withheld {
+    fn add(&mut self, mut doubt: Doubt) {
+        self.keep_run(&doubt.run);
+        self.run = doubt.run;
+        if self.newer.len() + doubt.entries.len() > REMEMBERED {
+            self.older = mem::take(&mut self.newer);
+        }
+        self.newer.append(&mut doubt.entries);
+    }
+
+    fn contains(&self, entry: &Entry) -> bool {
+        self.newer.contains(entry) || self.older.contains(entry)
+    }
+
+    fn keep_run(&mut self, run: &str) {
+        if !same_run(&self.run, run) {
+            *self = Self::default();
+        }
+    }
 }
 
 impl Doubtful {
-    /// This connection was lost with something unanswered that takes a lock for each of these.
+    /// This connection was lost with unanswered requests that take something for these entries.
     pub(super) fn add(&mut self, client: ClientId, run: String, entries: BTreeSet<Entry>) {
-        if self.0.len() == MOST {
-            self.0.remove(0);
+        if self.to_end.len() == MOST {
+            self.withheld.add(self.to_end.remove(0));
         }
-        self.0.push(Doubt {
+        self.to_end.push(Doubt {
             client,
             run,
             entries,
-            is_withheld: false,
         });
     }
 
-    /// Whether a lock may still be taken for this one, and that can be ended.
+    /// Returns true if something may still be taken for this entry, by a connection that can be ended.
     pub(super) fn may_take(&self, entry: &Entry) -> bool {
-        let doubts = self.0.iter().filter(|doubt| !doubt.is_withheld);
-        doubts
-            .into_iter()
-            .any(|doubt| doubt.entries.contains(entry))
+        let mut doubts = self.to_end.iter();
+        doubts.any(|doubt| doubt.entries.contains(entry))
     }
 
-    /// Whether what the node says of this one's slot may still be undone.
+    /// Returns true if the node's answer about this entry's slot may still be undone.
     pub(super) fn may_undo(&self, entry: &Entry) -> bool {
-        self.0.iter().any(|doubt| doubt.entries.contains(entry))
+        self.may_take(entry) || self.withheld.contains(entry)
     }
 
-    /// The server is in this run. Connection ids start again with the server: one of another run is a
-    /// stranger's by now.
+    /// The server is in this run. Connection ids start again with the server, so an id from another run may belong to
+    /// somebody else by now.
     pub(super) fn keep_run(&mut self, run: &str) {
-        self.0.retain(|doubt| same_run(&doubt.run, run));
+        self.to_end.retain(|doubt| same_run(&doubt.run, run));
+        self.withheld.keep_run(run);
     }
 
-    /// The server will not end it for us.
+    /// The server does not permit this client to end it.
     pub(super) fn withhold(&mut self, client: ClientId) {
-        let all = self.0.iter_mut().filter(|doubt| doubt.client == client);
-        all.for_each(|doubt| doubt.is_withheld = true);
+        for doubt in self.to_end.extract_if(.., |doubt| doubt.client == client) {
+            self.withheld.add(doubt);
+        }
     }
 
-    /// The server ended it.
+    /// The server has ended it.
     pub(super) fn settle(&mut self, client: ClientId) {
-        self.0.retain(|doubt| doubt.client != client);
+        self.to_end.retain(|doubt| doubt.client != client);
     }
 
-    /// What is to be ended.
+    /// The connections that have to be ended.
     pub(super) fn clients(&self) -> Vec<ClientId> {
-        let doubts = self.0.iter().filter(|doubt| !doubt.is_withheld);
-        doubts.map(|doubt| doubt.client).collect()
+        self.to_end.iter().map(|doubt| doubt.client).collect()
     }
 }
 
@@ -90,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_forgotten_where_there_are_too_many() {
+    fn the_oldest_is_not_killed_if_there_are_too_many_and_stays_doubtful_for_slots() {
         let mut doubtful = Doubtful::default();
         let entry =
             |owner: u64| Entry::new(Uuid::from_u128(owner.into()), &Label::new("a").unwrap());
@@ -99,10 +133,34 @@ mod tests {
         }
         assert_eq!(ids(&doubtful), [2, 3, 4, 5, 6, 7, 8, 9]);
         assert!(doubtful.may_take(&entry(2)) && !doubtful.may_take(&entry(1)));
+        assert!(doubtful.may_undo(&entry(1)) && doubtful.may_undo(&entry(9)));
+        assert!(!doubtful.may_undo(&entry(10)));
     }
 
     #[test]
-    fn what_may_not_be_ended_stays_in_doubt_for_slots_alone() {
+    fn the_entries_in_doubt_are_bounded() {
+        let mut doubtful = Doubtful::default();
+        let label = Label::new("a").unwrap();
+        let entries = |from: u128, n: usize| -> BTreeSet<Entry> {
+            let owners = (from..).take(n).map(Uuid::from_u128);
+            owners.map(|owner| Entry::new(owner, &label)).collect()
+        };
+        let (old, new) = (entries(0, REMEMBERED), entries(1_000_000, REMEMBERED));
+        let [oldest, newest] = [&old, &new].map(|entries| entries.first().unwrap().clone());
+        for (client, entries) in [(1, old), (2, new), (3, entries(2_000_000, 1))] {
+            doubtful.add(ClientId(client), RUN.into(), entries);
+        }
+        for client in [1, 2] {
+            doubtful.withhold(ClientId(client));
+            assert!(doubtful.may_undo(&oldest));
+        }
+        assert!(doubtful.may_undo(&newest));
+        doubtful.withhold(ClientId(3));
+        assert!(!doubtful.may_undo(&oldest) && doubtful.may_undo(&newest));
+    }
+
+    #[test]
+    fn a_connection_that_may_not_be_killed_stays_doubtful_for_slots() {
         let mut doubtful = Doubtful::default();
         let entry = Entry::new(Uuid::from_u128(1), &Label::new("a").unwrap());
         doubtful.add(ClientId(1), RUN.into(), [entry.clone()].into());
@@ -115,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_of_this_run_stay() {
+    fn only_connections_of_the_current_run_stay_doubtful() {
         let mut doubtful = Doubtful::default();
         doubtful.add(ClientId(1), "bbbb/00000000/-1".into(), BTreeSet::new());
         doubtful.add(ClientId(2), RUN.into(), BTreeSet::new());

@@ -1,16 +1,16 @@
-//! Releases that the node has not confirmed yet. Each ends when what it would free has expired.
+//! Releases that the node has not confirmed yet. A release is dropped when what it would free has expired.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::step::Tag;
 use crate::{
-    base::{clock::Tick, ids::ById, owner::Entry, shrink::Room as _},
+    base::{clock::Tick, ids::ById, owner::Entry, shrink::Shrink as _},
     node::{Operation, request::Request},
 };
 
 /// How long after an error a release is sent again.
 const RETRY: Duration = Duration::from_millis(200);
-/// The shortest time between two searches for what has expired.
+/// The shortest time between two searches for expired releases.
 const EXPIRY: Duration = Duration::from_millis(50);
 
 /// One release.
@@ -21,9 +21,9 @@ pub(crate) struct DutyId(u64);
 pub(super) struct Duties {
     by_id: ById<DutyId, Duty>,
     retries: BTreeSet<(Tick, DutyId)>,
-    /// Answered, while an older connection might still bring what they free.
+    /// Releases that were answered while an older connection might still bring what they free.
     doubted: BTreeSet<DutyId>,
-    /// Nothing expires before this.
+    /// Nothing expires before this time.
     next_expiry: Option<Tick>,
     last: u64,
 }
@@ -31,13 +31,13 @@ pub(super) struct Duties {
 struct Duty {
     operation: Arc<Operation>,
     until: Tick,
-    /// Who waits for the answer.
+    /// The round that waits for the answer.
     tag: Option<Tag>,
-    /// When to send it again. None while it is on its way, or before it was first sent.
+    /// The time at which it is sent again. `None` while it is on its way, or before it was first sent.
     retry_at: Option<Tick>,
     /// It was sent at once, and nothing has gone wrong since.
     is_prompt: bool,
-    /// What the node answered instead of doing it.
+    /// The error that the node answered.
     error: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Duties {
         Some(Arc::clone(&duty.operation))
     }
 
-    /// Whether its answer can be expected as soon as that of any other request.
+    /// Returns true if its answer can be expected as soon as that of any other request.
     pub(super) fn is_prompt(&self, id: DutyId) -> bool {
         self.by_id.get(&id).is_some_and(|duty| duty.is_prompt)
     }
@@ -83,17 +83,17 @@ impl Duties {
         self.by_id.contains_key(&id)
     }
 
-    /// It was answered, or has nothing to free. Returns who waits for the answer.
+    /// It was answered, or has nothing to free. Returns the round that waits for the answer.
     pub(super) fn done(&mut self, id: DutyId) -> Option<Tag> {
         let duty = self.by_id.remove(&id)?;
-        self.by_id.give_back();
+        self.by_id.shrink_if_empty();
         if let Some(at) = duty.retry_at {
             self.retries.remove(&(at, id));
         }
         duty.tag
     }
 
-    /// It was answered, and what it frees may still come.
+    /// It was answered, but what it frees may still come.
     pub(super) fn doubt(&mut self, id: DutyId) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.is_prompt = false;
@@ -101,7 +101,7 @@ impl Duties {
         }
     }
 
-    /// Those answered in doubt that free something for which `is` holds.
+    /// The releases that were answered in doubt and free an entry for which `is` holds.
     pub(super) fn doubted(&self, is: impl Fn(&Entry) -> bool) -> Vec<DutyId> {
         let frees = |id: &DutyId| {
             let entry = self
@@ -123,12 +123,12 @@ impl Duties {
         }
     }
 
-    /// The error that it was last answered with.
+    /// The error in the last answer to it.
     pub(super) fn error(&self, id: DutyId) -> Option<&String> {
         self.by_id.get(&id)?.error.as_ref()
     }
 
-    /// It is sent later than it was asked for: nobody waits longer for its answer because of that.
+    /// It is sent later than it was asked for. Nobody waits longer for its answer because of that.
     pub(super) fn delayed(&mut self, id: DutyId) {
         if let Some(duty) = self.by_id.get_mut(&id) {
             duty.is_prompt = false;
@@ -148,8 +148,8 @@ impl Duties {
         }
     }
 
-    /// Drops what has expired by now. This looks at every duty, and so at most once in [`EXPIRY`]: keeping
-    /// them sorted by their end would cost more, and most are answered long before.
+    /// Drops what has expired by now. This looks at every duty, so it is done at most once in [`EXPIRY`]. Keeping the
+    /// duties sorted by their end would cost more, because most are answered long before.
     pub(super) fn expire(&mut self, now: Tick) {
         if self.next_expiry.is_none_or(|at| at > now) {
             return;
@@ -167,13 +167,13 @@ impl Duties {
         self.next_expiry = next.map(|at| at.max(now.plus(EXPIRY)));
     }
 
-    /// What is due to be sent again.
+    /// The releases that have to be sent again now.
     pub(super) fn due(&self, now: Tick) -> Vec<DutyId> {
         let due = self.retries.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
     }
 
-    /// Returns true if any was sent whose answer is still to come.
+    /// Returns true if any was sent whose answer has still to come.
     pub(super) fn is_any_under_way(&self) -> bool {
         self.by_id.len() > self.retries.len() + self.doubted.len()
     }
@@ -184,7 +184,7 @@ impl Duties {
         commands.filter_map(|command| command.entry_that(Request::frees))
     }
 
-    /// All of them, oldest first.
+    /// All releases, oldest first.
     pub(super) fn unanswered(&self) -> Vec<DutyId> {
         let mut ids: Vec<_> = self.by_id.keys().copied().collect();
         ids.sort_unstable();

@@ -1,4 +1,4 @@
-//! What an error that a server answered with says about it, and about the request.
+//! The meaning of a server's error replies, for the server and for the request.
 
 use super::{fleet::Fleet, standing::Standing};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     node::{Command, Fault, answer::Answered},
 };
 
-/// Why this request has no vote.
+/// The reason why this request has no vote.
 pub(super) fn silence(fault: Fault) -> Silence {
     match fault {
         Fault::NotAdmitted => Silence::NotAdmitted,
@@ -15,8 +15,8 @@ pub(super) fn silence(fault: Fault) -> Silence {
     }
 }
 
-/// The server's words, if they say that it is not the master that was met, or no longer permits what
-/// it did. What it is now, a new connection tells.
+/// The server's words, if they say that it is not the master that was met, or that it no longer permits what it did. A
+/// new connection will show what it is now.
 pub(super) fn disowns<'a>(command: &Command, answer: &'a Answered) -> Option<&'a str> {
     match answer {
         Err(Fault::Error(text)) => {
@@ -28,7 +28,7 @@ pub(super) fn disowns<'a>(command: &Command, answer: &'a Answered) -> Option<&'a
     }
 }
 
-/// The reason and the advice for a server that refuses writes, if this is its error for that. The server's own words differ
+/// The reason and the advice for a server that refuses writes, if this error says so. The server's own words differ
 /// from request to request, so they are left out.
 pub(super) fn refused_write(error: &str) -> Option<&'static str> {
     match error.split(' ').next()? {
@@ -36,7 +36,7 @@ pub(super) fn refused_write(error: &str) -> Option<&'static str> {
             "OOM: its memory is full; raise its maxmemory, or delete what other programs keep there",
         ),
         "MISCONF" => Some(
-            "MISCONF: it could not write to its disk; mend the disk, or let it go on without one (CONFIG SET \
+            "MISCONF: it could not write to its disk; repair the disk, or let it go on without one (CONFIG SET \
              stop-writes-on-bgsave-error no, CONFIG SET appendonly no)",
         ),
         "NOREPLICAS" => Some(
@@ -52,7 +52,7 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
     if let Some(why) = refused_write(why) {
         return Standing::RefusesWrites(why);
     }
-    // The server's words for what its ACL does not permit to a script, or to anybody.
+    // The server's words for what its ACL does not permit, to a script or to any command.
     let acl = [
         "can't run this command",
         "can't access",

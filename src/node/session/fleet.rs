@@ -1,4 +1,4 @@
-//! What a client knows of all its nodes together (protocol §2, "CLIENT"). Pure.
+//! A client's knowledge of all its nodes together (protocol §2, "The client"). This file is pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,28 +15,28 @@ use crate::{
     },
 };
 
-/// The fleet as last read on living connections: who votes for whom, and on what terms.
+/// The fleet as last read on living connections: which nodes vote, for which fleet, and on what terms.
 pub(crate) struct Fleet {
     settings: Arc<Settings>,
     /// By node: the record that is in sight.
     sights: Vec<Option<BootRecord>>,
-    /// The greatest terms of the voters in sight. While none is in sight, the last that were known.
+    /// The greatest terms of the voting nodes in sight. While none is in sight, the last that were known.
     terms: Option<Terms>,
-    /// u: this client has met a voter of its fleet.
+    /// u: this client has met a voting node of its fleet.
     used: bool,
     /// An operator forces a bootstrap, so this client vouches.
     forced: bool,
-    /// Since when a majority of nodes with records of this fleet has been in sight, and nothing foreign.
+    /// Since when a majority of nodes with records of this fleet has been in sight, and no foreign voter.
     majority_since: Option<Tick>,
-    /// The terms with which a voter is one vote: the fleet's, if they are enough for this client.
+    /// The terms with which a voting node counts: the fleet's, if they are enough for this client.
     counted: Option<Terms>,
-    /// Why no node is counted at all.
+    /// The reason why no node is counted at all.
     stop: Option<Arc<str>>,
-    /// When terms, stop or a record changed last.
+    /// The last time at which the terms, the reason to stop or a record changed.
     moved_at: Tick,
-    /// They changed, and nobody has asked since.
+    /// They changed, and [`take_moved`](Self::take_moved) has not been called since.
     moved: bool,
-    /// By node: the process behind it.
+    /// By node: the server process behind it.
     runs: Vec<Option<String>>,
     /// By node: the id of the record that was read last.
     ids: Vec<Option<String>>,
@@ -63,7 +63,7 @@ impl Fleet {
 
     // ---- what it says -----------------------------------------------------------------------
 
-    /// v: what a handshake may vouch for.
+    /// v: what a handshake of this client may vouch for.
     pub(crate) fn vouch(&self) -> Vouch {
         let voters = self.mine().filter(|record| record.votes()).count();
         if self.foreign().is_some() {
@@ -77,13 +77,13 @@ impl Fleet {
         }
     }
 
-    /// u: whether this client has met a voter of its fleet.
+    /// u: returns true if this client has met a voting node of its fleet.
     pub(crate) fn was_used(&self) -> bool {
         self.used
     }
 
-    /// The terms that a handshake brings: the fleet's if this client vouches for them, otherwise the
-    /// greater of those and its own.
+    /// The terms that a handshake brings. They are the fleet's if this client vouches for them, and otherwise the
+    /// greater of the fleet's and its own.
     pub(crate) fn terms_to_bring(&self) -> Terms {
         let own = self.settings.terms;
         let terms = match (self.terms, self.vouch()) {
@@ -111,8 +111,8 @@ impl Fleet {
         self.terms.unwrap_or(self.settings.terms).max_ttl
     }
 
-    /// Since when this client may count the time for which it watches a node: since then it has seen
-    /// a majority of the fleet, this node included, and no voter of another fleet. None if it does not.
+    /// Since when this client may count the time for which it watches a node. Since then it has seen a majority of the
+    /// fleet, including this node, and no voting node of another fleet. `None` if it does not.
     pub(crate) fn witnesses_since(&self, node: usize) -> Option<Tick> {
         if !self.rules().hold(Rule::MajorityInSight) {
             return Some(Tick::default());
@@ -121,8 +121,8 @@ impl Fleet {
         self.majority_since.filter(|_| self.is_mine(record))
     }
 
-    /// Whether a node of this fleet has smaller terms than this client asks for, and does not learn them
-    /// from a handshake: it votes, or it was vouched for and will vote on the terms that it has.
+    /// Returns true if a node of this fleet has smaller terms than this client asks for, and will not learn them from a
+    /// handshake. That is so if it votes, or if it was vouched for and will vote on the terms that it has.
     pub(crate) fn has_less(&self) -> bool {
         let mut fixed = self
             .mine()
@@ -130,12 +130,12 @@ impl Fleet {
         fixed.any(|record| self.settings.terms.exceed(record.terms))
     }
 
-    /// Why no node is counted, if that is so.
+    /// The reason why no node is counted, if there is one.
     pub(crate) fn stop(&self) -> Option<&Arc<str>> {
         self.stop.as_ref()
     }
 
-    /// Whether a voter with these terms is one vote.
+    /// Returns true if a voting node with these terms counts.
     pub(crate) fn counts(&self, terms: Terms) -> bool {
         self.counted == Some(terms)
     }
@@ -145,25 +145,26 @@ impl Fleet {
         is_mine(record, nodes.len() as u64, list, self.rules())
     }
 
-    /// When terms, stop or a record changed last.
+    /// The last time at which the terms, the reason to stop or a record changed.
     pub(crate) fn moved_at(&self) -> Tick {
         self.moved_at
     }
 
-    /// Whether terms, stop or a record changed since this was last asked: then every node is met again.
+    /// Returns true if the terms, the reason to stop or a record changed since the last call. Then every node has to be
+    /// met again.
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
     // ---- what is said to it -----------------------------------------------------------------
 
-    /// A node's record was read. None: the node is out of sight.
+    /// A node's record was read. `None` if the node is out of sight.
     pub(crate) fn see(&mut self, now: Tick, node: usize, record: Option<&BootRecord>) {
         if let Some(sight) = self.sights.get_mut(node) {
             *sight = record.cloned();
         }
-        // If one memory is new, what was read of the others may be outdated: the terms may have been
-        // raised in between, and this client must vouch for what holds now. So all are read again.
+        // If one memory is new, the other records may be out of date: the terms may have been raised in between, and
+        // this client must vouch for the present terms. So all nodes are met again.
         if let (Some(record), Some(id)) = (record, self.ids.get_mut(node))
             && id.as_ref() != Some(&record.id)
         {
@@ -199,7 +200,7 @@ impl Fleet {
         self.forced = forced;
     }
 
-    /// Notes the process behind this node. The error is another node that leads to the same one.
+    /// Notes the process behind this node. The error is the index of another node that leads to the same process.
     pub(crate) fn claim_run(&mut self, node: usize, run: &str) -> Result<(), usize> {
         let process = run.split('/').next().unwrap_or(run);
         let same = |other: &Option<String>| other.as_deref() == Some(process);
@@ -225,10 +226,10 @@ impl Fleet {
 
     // ---- for people -------------------------------------------------------------------------
 
-    /// Both sides, where a record is of another fleet.
+    /// Describes both sides, if a record is of another fleet.
     pub(crate) fn difference(&self, record: &BootRecord) -> String {
         format!(
-            "{}, fleet word {:?}; this client: {}, fleet word {:?}",
+            "{}, fleet id {:?}; this client: {}, fleet id {:?}",
             counted(record.masters, "master"),
             printable(record.list.clone()),
             counted(self.settings.total() as u64, "master"),
@@ -236,7 +237,7 @@ impl Fleet {
         )
     }
 
-    /// What an operator deletes to make a node forget its record.
+    /// The command by which an operator makes a node forget its record.
     pub(crate) fn forget_hint(&self) -> String {
         let prefix = &self.settings.prefix;
         format!("DEL {prefix}:boot {prefix}:open there")
@@ -257,7 +258,7 @@ impl Fleet {
         in_sight.filter(|record| self.is_mine(record))
     }
 
-    /// A voter of another fleet, where one is in sight.
+    /// A voting node of another fleet, if one is in sight.
     fn foreign(&self) -> Option<(usize, &BootRecord)> {
         if !self.rules().hold(Rule::OtherFleetStops) {
             return None;
@@ -271,8 +272,7 @@ impl Fleet {
         if let Some((node, _)) = self.foreign() {
             let node = self.settings.nodes.get(node)?;
             let why = format!(
-                "not counted while {node} votes for another fleet: what {node} itself is refused for \
-                 says what to do"
+                "not counted while {node} votes for another fleet: see the reason given for {node}"
             );
             return Some(why.into());
         }
@@ -282,7 +282,7 @@ impl Fleet {
         Some(ask_for_less(self.settings.terms, less).into())
     }
 
-    /// The terms of a voter that has smaller ones than this client asks for.
+    /// The terms of a voting node whose terms are smaller than those that this client asks for.
     fn less(&self) -> Option<Terms> {
         let own = self.settings.terms;
         let mut voters = self.mine().filter(|record| record.votes());
@@ -291,7 +291,7 @@ impl Fleet {
     }
 }
 
-/// The advice where this client wants more than the fleet has.
+/// The advice if this client asks for more than the fleet has.
 fn ask_for_less(own: Terms, fleet: Terms) -> String {
     let mut both = Vec::new();
     for (what, flag, here, there) in [
@@ -314,7 +314,7 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
     both.join("; ")
 }
 
-/// `86400.0 s`: two settings that differ by a second have to look different.
+/// A duration with one decimal, such as `86400.0 s`. Two settings that differ by a second have to look different.
 fn exactly(d: Duration) -> String {
     format!("{}.{} s", d.as_secs(), d.subsec_millis() / 100)
 }

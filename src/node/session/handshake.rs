@@ -1,4 +1,4 @@
-//! The handshakes with one node: when the next is due, what it brings, and what the last one read.
+//! The handshakes with one node: when the next one is due, what it brings, and what the last one read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,18 +27,18 @@ const OTHERWISE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Handshakes {
-    /// When the next one is due; none while that is not known, or there is no connection.
+    /// When the next handshake is due. `None` while that is not known, or without a connection.
     due: Option<Tick>,
-    /// When the one was sent that was answered last on this connection.
+    /// The time at which the handshake was sent that was answered last on this connection.
     answered: Option<Tick>,
     witness: Option<Witness>,
-    /// The record of another fleet that gives way once its clients are gone.
+    /// The record of another fleet, which gives way once that fleet's clients are gone.
     taken: Option<Taken>,
-    /// This client's wall clock in µs when the last one was sent.
+    /// This client's wall clock in µs when the last handshake was sent.
     sent_at_us: u64,
     /// The rate of the node's clock, measured on this connection.
     pub(super) clock_rate: ClockRate,
-    /// Why the server refuses writes, as the last handshake or a later request found.
+    /// The reason why the server refuses writes, from the last handshake or a later request.
     pub(super) refused_write: Option<&'static str>,
 }
 
@@ -47,17 +47,17 @@ impl Handshakes {
         self.due
     }
 
-    /// Whether one that was sent by `since` or later has been answered on this connection.
+    /// Returns true if a handshake that was sent at `since` or later has been answered on this connection.
     pub(super) fn was_answered_since(&self, since: Tick) -> bool {
         self.answered.is_some_and(|at| at >= since)
     }
 
-    /// What was read last, on this connection or an older one.
+    /// The last record that was read, on this connection or an older one.
     pub(super) fn witness(&self) -> Option<&Witness> {
         self.witness.as_ref()
     }
 
-    /// A new connection: nothing was answered on it.
+    /// A new connection was opened. Nothing was answered on it yet.
     pub(super) fn connected(&mut self) {
         self.answered = None;
         self.taken = None;
@@ -65,23 +65,24 @@ impl Handshakes {
         self.clock_rate = ClockRate::default();
     }
 
-    /// None is due: it is being sent, or the connection is over.
+    /// No handshake is due: it is being sent, or the connection is over.
     pub(super) fn clear(&mut self) {
         self.due = None;
     }
 
-    /// The next one is due within a second: the node has said what only a handshake can take back.
+    /// Makes the next handshake due within a second, because the node has said something that only a handshake can take
+    /// back.
     pub(super) fn hasten(&mut self, now: Tick) {
         let soon = now.plus(OTHERWISE);
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
-    /// The next one is due soon.
+    /// Makes the next handshake due soon.
     pub(super) fn retry(&mut self, now: Tick) {
         self.due = Some(now.plus(OTHERWISE));
     }
 
-    /// The next one, to be sent now. None without random bits for it: it is tried again.
+    /// The next handshake, to be sent now. Returns `None` if there are no random bits for it. It is then tried again.
     pub(super) fn make(&mut self, step: &mut Step<'_>, node: usize) -> Option<Arc<Operation>> {
         self.sent_at_us = step.clock.wall_us();
         match bring(step, node, self.witness.as_ref(), self.taken.as_ref()) {
@@ -93,8 +94,8 @@ impl Handshakes {
         }
     }
 
-    /// The one that was sent at `sent_at` was answered: what the node is, and its run. An error does not
-    /// say which run this is, and the one that was read before may be gone.
+    /// Handles the answer to the handshake that was sent at `sent_at`. Returns what the node is, and its run. An error
+    /// does not name the run, and the run that was read before may be gone.
     pub(super) fn answered(
         &mut self,
         step: &mut Step<'_>,
@@ -120,7 +121,7 @@ impl Handshakes {
                 match &meeting.write {
                     Some(Ok(())) => self.refused_write = None,
                     Some(Err(error)) => self.refused_write = fault::refused_write(error),
-                    // It says nothing: another handshake had just written.
+                    // The answer does not say if the server takes writes, because another handshake had just written.
                     None => {}
                 }
                 if witness.is_some() {
@@ -135,7 +136,7 @@ impl Handshakes {
         (standing, None)
     }
 
-    /// Sets when the next one is due: soon, unless the node votes.
+    /// Sets when the next handshake is due: soon, unless the node votes.
     pub(super) fn plan(&mut self, step: &mut Step<'_>, state: &NodeState) {
         let wait = match state {
             NodeState::Voting => WHILE_VOTING,
@@ -172,8 +173,8 @@ fn taken(
     })
 }
 
-/// What to bring: x is the w that was read, and what this clock counted from then to this sending
-/// while it saw a majority.
+/// The content of the handshake. x is the w that was read, plus the time that this clock has counted since then while
+/// this client saw a majority.
 fn bring(
     step: &mut Step<'_>,
     node: usize,
@@ -198,8 +199,8 @@ fn bring(
             witnessed = terms.join(record.terms).quarantine();
         }
     }
-    // A client that has been here for as long as a visit counts may replace the record. One that only looks is gone by then,
-    // and leaves what another fleet has counted.
+    // Once this client has been here for as long as a visit lasts, it may replace the record. A client that only looks
+    // is gone by then, and leaves what another fleet has counted.
     if let Some(taken) = taken
         && step.now.since(taken.since) >= VISIT
     {

@@ -1,8 +1,8 @@
-//! What is on its way to a node, in the order in which it is answered, and how long the node has owed
-//! an answer.
+//! The requests that are on their way to a node, in the order in which they are answered, and how long the node has
+//! owed an answer.
 //!
-//! At most [`MOST`] requests are unanswered on a connection. Votes and releases beyond these wait here,
-//! where they cost less and can be taken back.
+//! At most [`MOST`] requests are unanswered on a connection. Further votes and releases wait here, where they cost less
+//! and can be taken back.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -16,27 +16,27 @@ use super::{
     step::{ClientId, Tag},
 };
 use crate::{
-    base::{clock::Tick, owner::Entry, shrink::Room as _},
+    base::{clock::Tick, owner::Entry, shrink::Shrink as _},
     node::{Operation, request::Request, settings::Settings},
 };
 
-/// At most this many requests are unanswered on a connection.
+/// Maximum number of unanswered requests on a connection.
 pub(super) const MOST: usize = 65_536;
 
 pub(super) struct InFlight {
-    /// Given to the connection and unanswered, oldest first.
+    /// Requests that were given to the connection and are unanswered, oldest first.
     sent: VecDeque<Sent>,
-    /// How many of these, the first ones, have left.
+    /// The number of these that have left. They are the first ones.
     left: usize,
-    /// What waits behind [`MOST`], in order.
+    /// Requests that wait because [`MOST`] are unanswered, in order.
     waiting: VecDeque<Sent>,
-    /// What was sent and must not be sent twice at the same time.
+    /// Requests of which only one may be on its way at a time.
     under_way: Vec<What>,
-    /// When the node last said anything on this connection.
+    /// The last time at which the node sent anything on this connection.
     heard_at: Tick,
     round_trip: RoundTrip,
-    /// It owes an answer since then, for longer than the node timeout. Set where time is looked at,
-    /// never read off the clock: what has arrived by then was read before.
+    /// The node has owed an answer since this time, for longer than the node timeout. It is set when time is looked at,
+    /// after the answers that had arrived were read, and never from the clock alone.
     stalled: Option<Tick>,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct InFlight {
 pub(super) struct Sent {
     pub(super) operation: Arc<Operation>,
     pub(super) what: What,
-    /// When it left; before that, when it was asked for.
+    /// The time at which it left. Before that, the time at which it was asked for.
     pub(super) at: Tick,
     /// It is sent for the second time.
     pub(super) again: bool,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Vote(Tag),
@@ -60,11 +60,11 @@ pub(super) enum What {
     Kill(ClientId),
 }
 
-/// What a lost connection leaves.
+/// The requests that a lost connection leaves.
 pub(super) struct Lost {
-    /// The node may have done it, or may still do it.
+    /// The node may have done these, or may still do them.
     pub(super) sent: VecDeque<Sent>,
-    /// The connection was never given it.
+    /// The connection was never given these.
     pub(super) waiting: VecDeque<Sent>,
 }
 
@@ -83,10 +83,10 @@ impl InFlight {
 
     // ---- what comes and goes ----------------------------------------------------------------
 
-    /// Takes the request behind all earlier ones: the operation, if it is to be sent now.
+    /// Adds a request behind all earlier ones. Returns the operation if it has to be sent now.
     pub(super) fn add(&mut self, sent: Sent) -> Option<Arc<Operation>> {
-        // What waits must not be overtaken: a RELEASE comes after its ACQUIRE. Of the rest there is
-        // one each, and what waits may wait for it.
+        // A request that waits must not be overtaken: a RELEASE comes after its ACQUIRE. The other kinds are not held
+        // back. There is at most one of each, and waiting requests may depend on it.
         if sent.what.is_in_order() {
             if !self.waiting.is_empty() || self.is_full() {
                 self.waiting.push_back(sent);
@@ -98,13 +98,13 @@ impl InFlight {
         Some(self.fly(sent))
     }
 
-    /// The next of those that waited, if there is room for it: the operation, to be sent now.
+    /// The next request that waits, if there is room for it. Returns the operation, which has to be sent now.
     pub(super) fn next_waiting(&mut self, now: Tick) -> Option<Arc<Operation>> {
         if self.is_full() {
             return None;
         }
         let Some(mut sent) = self.waiting.pop_front() else {
-            self.waiting.give_back();
+            self.waiting.shrink_if_empty();
             return None;
         };
         sent.at = now;
@@ -121,23 +121,23 @@ impl InFlight {
         self.sent.len() >= MOST
     }
 
-    /// What was sent has left: the time that the node may take begins.
-    pub(super) fn left(&mut self, now: Tick) {
+    /// The requests that were sent have left. The time that the node may take begins now.
+    pub(super) fn mark_written(&mut self, now: Tick) {
         for sent in self.sent.range_mut(self.left..) {
             sent.at = now;
         }
         self.left = self.sent.len();
     }
 
-    /// How many were sent of which [`left`](Self::left) does not know.
-    pub(super) fn unleft(&self) -> usize {
+    /// The number of requests that were sent since the last [`mark_written`](Self::mark_written).
+    pub(super) fn unwritten(&self) -> usize {
         self.sent.len().saturating_sub(self.left)
     }
 
-    /// The node answered the oldest.
+    /// The node answered the oldest request.
     pub(super) fn answered(&mut self, now: Tick) -> Option<Sent> {
         let sent = self.sent.pop_front()?;
-        self.sent.give_back();
+        self.sent.shrink_if_empty();
         self.left = self.left.saturating_sub(1);
         self.ended(sent.what);
         self.heard_at = now;
@@ -147,8 +147,8 @@ impl InFlight {
         Some(sent)
     }
 
-    /// The connection took back this many operations of which no byte was written. `behind`: this many
-    /// more were asked for since, which it has not been given yet.
+    /// The connection took back `taken` operations of which no byte was written. `behind` more were asked for since,
+    /// which it has not been given yet.
     pub(super) fn withdrawn(&mut self, taken: usize, behind: usize) -> VecDeque<Sent> {
         let end = self.sent.len().saturating_sub(behind);
         let mut kept = self.sent.split_off(end);
@@ -167,7 +167,7 @@ impl InFlight {
         Lost { sent, waiting }
     }
 
-    /// A new connection is there: the node is silent from now on at the earliest.
+    /// A new connection was opened. The node's silence counts from now on at the earliest.
     pub(super) fn connected(&mut self, now: Tick) {
         self.heard_at = now;
     }
@@ -176,35 +176,36 @@ impl InFlight {
         self.under_way.retain(|other| *other != what);
     }
 
-    /// Whether it was sent and is neither answered nor taken back: for what there is only one of.
+    /// Returns true if a request of this kind was sent and is neither answered nor taken back. It is for kinds of which
+    /// there is only one.
     pub(super) fn is_under_way(&self, what: What) -> bool {
         self.under_way.contains(&what)
     }
 
-    /// Within this nearly every answer comes; none before the first.
+    /// The time within which nearly every answer comes. `None` before the first answer.
     pub(super) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
         self.round_trip.estimate(settings.node_timeout)
     }
 
-    /// The average time of an answer; none before the first.
+    /// The average time of an answer. `None` before the first answer.
     pub(super) fn measured_round_trip(&self) -> Option<Duration> {
         self.round_trip.measured()
     }
 
-    /// How many requests are unanswered.
+    /// The number of unanswered requests.
     pub(super) fn len(&self) -> usize {
         self.sent.len()
     }
 
     // ---- what is owed -----------------------------------------------------------------------
 
-    /// Since when the node has been stalled, if it is.
+    /// Since when the node has been stalled. `None` if it is not.
     pub(super) fn stalled(&self) -> Option<Tick> {
         self.stalled
     }
 
-    /// Stalled, if the oldest was late at `seen` and the node was not stalled before: what waited,
-    /// which is not sent any more.
+    /// Marks the node as stalled if its oldest request was late at `seen` and it was not stalled before. Returns the
+    /// requests that waited, which are not sent any more.
     pub(super) fn stall(&mut self, seen: Tick, settings: &Settings) -> Option<VecDeque<Sent>> {
         if self.stalled.is_some() || !self.is_late(seen, settings) {
             return None;
@@ -213,7 +214,7 @@ impl InFlight {
         Some(std::mem::take(&mut self.waiting))
     }
 
-    /// Stalled no more, if nothing has been unanswered for too long. Whether that is news.
+    /// Ends the stall if no request has been unanswered for too long. Returns true if that is a change.
     pub(super) fn recover(&mut self, now: Tick, settings: &Settings) -> bool {
         let recovers = self.stalled.is_some() && !self.is_late(now, settings);
         if recovers {
@@ -226,20 +227,21 @@ impl InFlight {
         self.late_at(settings).is_some_and(|at| at <= now)
     }
 
-    /// When the oldest will have been unanswered for too long: a node that answers ever later is late
-    /// as well.
+    /// When the oldest request will have been unanswered for too long. A node that answers ever more slowly is late as
+    /// well.
     pub(super) fn late_at(&self, settings: &Settings) -> Option<Tick> {
         let oldest = self.sent.front()?;
         Some(oldest.at.plus(settings.node_timeout))
     }
 
-    /// For how long the node has owed an answer and said nothing.
+    /// For how long the node has owed an answer and sent nothing.
     pub(super) fn silence(&self, seen: Tick) -> Duration {
         self.silent_since()
             .map_or(Duration::ZERO, |at| seen.since(at))
     }
 
-    /// When the node's silence will mean more than it does now: it is stalled, or its connection dead.
+    /// The next time at which the node's silence changes its state: it becomes stalled, or its connection counts as
+    /// dead.
     pub(super) fn next_look(&self, settings: &Settings) -> Option<Tick> {
         match self.stalled {
             None => self.late_at(settings),
@@ -254,7 +256,7 @@ impl InFlight {
 }
 
 impl Lost {
-    /// For whom something may be on its way that takes a lock.
+    /// The entries for which a request that takes a lock may be on its way.
     pub(super) fn may_take(&self) -> BTreeSet<Entry> {
         let takes = |sent: &Sent| sent.operation.command().entry_that(Request::takes).cloned();
         self.sent.iter().filter_map(takes).collect()
@@ -271,7 +273,7 @@ impl Sent {
         }
     }
 
-    /// The same once more.
+    /// The same request, sent once more.
     pub(super) fn again(self, at: Tick) -> Self {
         Self {
             at,
@@ -280,7 +282,7 @@ impl Sent {
         }
     }
 
-    /// Whether it may leave something on the node.
+    /// Returns true if it may leave something on the node.
     pub(super) fn takes(&self) -> bool {
         self.operation
             .command()
@@ -288,7 +290,7 @@ impl Sent {
             .is_some()
     }
 
-    /// Whether its answer says that such an entry has a slot, of those that may be given up for another.
+    /// Returns true if its answer says that such an entry has a slot, and another request may give that slot up.
     pub(super) fn holds(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
         self.operation
             .command()
@@ -296,7 +298,7 @@ impl Sent {
             .is_some_and(is)
     }
 
-    /// Whether it frees what such an entry would have left on the node.
+    /// Returns true if it frees what such an entry may have left on the node.
     pub(super) fn frees(&self, is: impl FnOnce(&Entry) -> bool) -> bool {
         self.operation
             .command()
@@ -339,24 +341,24 @@ mod tests {
     }
 
     #[test]
-    fn what_came_behind_stays_when_something_is_taken_back() {
+    fn later_requests_stay_when_earlier_ones_are_withdrawn() {
         let mut inflight = InFlight::new(Tick::default());
         for round in 1..=2 {
             add(&mut inflight, vote(round));
         }
-        inflight.left(Tick::default());
+        inflight.mark_written(Tick::default());
         for round in 3..=5 {
             add(&mut inflight, vote(round));
         }
         let taken = inflight.withdrawn(2, 1);
         assert_eq!(rounds(&taken), [3, 4]);
-        assert_eq!(inflight.unleft(), 1, "the fifth");
+        assert_eq!(inflight.unwritten(), 1, "the fifth");
         assert_eq!(rounds(&inflight.lost().sent), [1, 2, 5]);
-        assert_eq!(inflight.unleft(), 0);
+        assert_eq!(inflight.unwritten(), 0);
     }
 
     #[test]
-    fn more_is_never_taken_back_than_there_is() {
+    fn no_more_requests_are_withdrawn_than_there_are() {
         let mut inflight = InFlight::new(Tick::default());
         add(&mut inflight, vote(1));
         assert_eq!(rounds(&inflight.withdrawn(3, 0)), [1]);
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_kind_is_under_way_until_answered_or_taken_back_or_lost() {
+    fn a_request_is_under_way_until_answered_withdrawn_or_lost() {
         let now = Tick::default();
         let mut inflight = InFlight::new(now);
         let kill = |client| What::Kill(ClientId(client));
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_sent_in_order_as_others_are_answered() {
+    fn waiting_requests_are_sent_in_order_as_answers_arrive() {
         let now = Tick::default();
         let mut inflight = InFlight::new(now);
         for round in 0..MOST as u64 {
@@ -395,7 +397,7 @@ mod tests {
         inflight.answered(now);
         assert!(!add(&mut inflight, vote(0)), "it must not overtake");
         assert!(inflight.next_waiting(now).is_some());
-        assert!(inflight.next_waiting(now).is_none(), "there is no room");
+        assert!(inflight.next_waiting(now).is_none(), "the window is full");
         assert_eq!(rounds(&inflight.lost().waiting), [0]);
     }
 }

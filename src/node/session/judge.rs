@@ -1,4 +1,4 @@
-//! What the client makes of a node that answered the handshake: is it one of this fleet?
+//! Judges a node that answered the handshake: is it one of this fleet?
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Judges the node, and returns what was read of it if it is one of this fleet. `sent_at_us`: this client's wall clock when
-/// it sent the handshake, in µs.
+/// Judges the node. Returns what was read of it if it is one of this fleet. `sent_at_us` is this client's wall clock in
+/// µs when it sent the handshake.
 pub(super) fn judge(
     step: &mut Step<'_>,
     node: usize,
@@ -35,7 +35,7 @@ pub(super) fn judge(
         }
         Err(standing) => (standing, None),
     };
-    // The record of another fleet counts as seen too, but not that of a server that is not fit.
+    // The record of another fleet counts as seen too, unless the server is not fit.
     let foreign = match &standing {
         Standing::Unfit(_) | Standing::Taken(_) => foreign(step, meeting),
         _ => None,
@@ -51,8 +51,9 @@ pub(super) fn judge(
 }
 
 /// Compares the node's clock with this client's. The node cuts tokens at its TIME + max_ttl, so a node that is further
-/// behind would make one that is too small. TIME was read after the handshake was sent, so a slow network does not make a
-/// clock look late; but an answer that took more than half of the margin is judged by how much longer it took.
+/// behind would make a token that is too small. TIME was read after the handshake was sent, so a slow network does not
+/// make a clock look late. But if an answer took more than half of the margin, the excess counts as if the clock were
+/// behind by it.
 fn clock_of(
     step: &Step<'_>,
     record: &BootRecord,
@@ -92,8 +93,8 @@ fn fitting_record(
             Err(Standing::Unfit(of_another_fleet(step, record)))
         }
         Stored::Record(record) => Err(Standing::Taken(format!(
-            "its record is of another fleet ({}) that has never voted, and clients of that fleet are connected to it: \
-             end them, or give every client the same masters and the same fleet name (fleet, QUORATE_FLEET); \
+            "its record is of another fleet ({}) that has never voted, and clients of that fleet are connected to \
+             it: stop them, or give every client the same masters and the same fleet name (fleet, QUORATE_FLEET); \
              {} s after the last of them has gone, this client replaces the record by itself",
             step.fleet.difference(record),
             VISIT.as_secs()
@@ -116,9 +117,9 @@ fn of_another_fleet(step: &Step<'_>, record: &BootRecord) -> String {
     let (difference, hint) = (step.fleet.difference(record), step.fleet.forget_hint());
     match record.votes() {
         true => format!(
-            "it votes for another fleet ({difference}): give every client the same masters; if they \
-             are the same by other addresses, give every client the same fleet name \
-             (fleet, QUORATE_FLEET); if that fleet is gone for good, {hint}"
+            "it votes for another fleet ({difference}): give every client the same masters; if they are the same \
+             masters at other addresses, give every client the same fleet name (fleet, QUORATE_FLEET); if that fleet \
+             is gone for good, {hint}"
         ),
         false => format!(
             "its record is of another fleet ({difference}): it is replaced as soon as this client \
@@ -127,7 +128,7 @@ fn of_another_fleet(step: &Step<'_>, record: &BootRecord) -> String {
     }
 }
 
-/// Is this a server that can be counted at all?
+/// Checks if this is a server that can be counted at all.
 fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
     let server = &meeting.server;
     if server.mode != "standalone" {
@@ -138,7 +139,7 @@ fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
     }
     if server.role != "master" {
         return Err(format!(
-            "it is a {}, not a master: its memory follows another server's",
+            "it is a {}, not a master: its data follows another server's",
             if server.role == "slave" {
                 "replica"
             } else {
@@ -155,8 +156,8 @@ fn fit(step: &Step<'_>, meeting: &Meeting) -> Result<(), String> {
     let evicts = server.eviction != "noeviction" && step.settings.rules.hold(Rule::NoEviction);
     if evicts && !step.settings.allow_eviction {
         return Err(format!(
-            "its maxmemory-policy is {}, so locks may vanish: set it to noeviction (allow_eviction \
-             counts it all the same: only where maxmemory is never reached)",
+            "its maxmemory-policy is {}, so locks may vanish: set it to noeviction (or set allow_eviction, but only \
+             if maxmemory is never reached)",
             server.eviction
         ));
     }

@@ -1,4 +1,4 @@
-//! The way to a node: down, dialled, connected, met; and how long to wait before the next dial.
+//! The connection to a node: down, dialled, connected or met; and the pause before the next dial.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,9 +10,10 @@ use super::{
 use crate::{base::clock::Tick, node::status::NodeState};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest time between two tries to connect.
+/// The longest pause between two tries to connect.
 pub(crate) const LAST_BACKOFF: Duration = Duration::from_secs(5);
-/// A server that will not have us needs somebody's hand: there is no hurry.
+/// The shortest pause before a server that rejects this client is dialled again. Somebody must act first, so there is
+/// no hurry.
 const UNFIT_BACKOFF: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
@@ -23,20 +24,20 @@ pub(super) struct Link {
 enum State {
     Down {
         since: Tick,
-        /// None before the first try is over.
+        /// `None` before the first try is over.
         why: Option<Cause>,
-        /// None while it is being dialled.
+        /// `None` while it is being dialled.
         dial_at: Option<Tick>,
     },
-    /// Connected; the first handshake is not answered yet.
+    /// Connected, but the first handshake is not answered yet.
     Unmet,
     Met(Standing),
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 struct Cause {
     text: Arc<str>,
-    /// The server answers and will not have us.
+    /// The server answers, but rejects this client.
     unfit: bool,
 }
 
@@ -54,7 +55,7 @@ impl Link {
 
     // ---- what happens to it -----------------------------------------------------------------
 
-    /// Whether the node is to be dialled now. The answer yes is given once.
+    /// Returns true if the node has to be dialled now. It returns true only once.
     pub(super) fn dial(&mut self, now: Tick) -> bool {
         match &mut self.state {
             State::Down { dial_at, .. } => dial_at.take_if(|at| *at <= now).is_some(),
@@ -66,7 +67,7 @@ impl Link {
         self.state = State::Unmet;
     }
 
-    /// A handshake was answered. That a clock is a little more or less behind than before is not told again.
+    /// A handshake was answered. A small change of how far a clock is behind is not reported again.
     pub(super) fn met(&mut self, standing: Standing) {
         if let (State::Met(Standing::Behind(before)), Standing::Behind(now)) =
             (&self.state, &standing)
@@ -77,17 +78,17 @@ impl Link {
         self.state = State::Met(standing);
     }
 
-    /// A server that was met did what it was asked: the next outage starts with short waits again.
+    /// A server that was met has carried out a request, so the next outage starts with short pauses again.
     ///
-    /// The handshake alone does not say that. A server that denies its role right after it must not be
-    /// dialled in a loop.
+    /// The answer to the handshake alone is not enough. A server that denies its role right after it must not be
+    /// dialled in a tight loop.
     pub(super) fn served(&mut self) {
         if self.is_met() {
             self.backoff = FIRST_BACKOFF;
         }
     }
 
-    /// What was read of a fit node is not true any more, until it is met again. Whether that is news.
+    /// The record of a fit node is out of date until the node is met again. Returns true if that is a change.
     pub(super) fn doubt(&mut self) -> bool {
         let fit = self.is_fit() || self.is_behind();
         if fit {
@@ -96,7 +97,7 @@ impl Link {
         fit
     }
 
-    /// The connection is over, or none came about.
+    /// The connection is over, or none was opened.
     pub(super) fn down(&mut self, step: &mut Step<'_>, why: &str, unfit: bool) {
         let since = match self.state {
             State::Down { since, .. } => since,
@@ -126,22 +127,22 @@ impl Link {
         }
     }
 
-    /// Whether there is a connection.
+    /// Returns true if there is a connection.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, State::Unmet | State::Met(_))
     }
 
-    /// Whether the first handshake of this connection was answered.
+    /// Returns true if the first handshake of this connection was answered.
     pub(super) fn is_met(&self) -> bool {
         matches!(self.state, State::Met(_))
     }
 
-    /// Whether the record that was read is of this fleet.
+    /// Returns true if the record that was read is of this fleet.
     pub(super) fn is_fit(&self) -> bool {
         matches!(self.state, State::Met(Standing::Fit))
     }
 
-    /// Whether another address leads to the same server.
+    /// Returns true if another address leads to the same server.
     pub(super) fn is_duplicate(&self) -> bool {
         matches!(self.state, State::Met(Standing::Duplicate(_)))
     }
@@ -156,7 +157,7 @@ impl Link {
         matches!(self.state, State::Met(Standing::Taken(_)))
     }
 
-    /// Why the node itself is not counted, whatever the others say.
+    /// The reason why the node itself is not counted, regardless of the others.
     pub(super) fn refusal(&self) -> Option<&str> {
         match &self.state {
             State::Met(Standing::Unfit(why) | Standing::Duplicate(why)) => Some(why),
@@ -169,7 +170,7 @@ impl Link {
         }
     }
 
-    /// Whether the first try to reach the node is over, well or ill.
+    /// Returns true if the first try to reach the node is over, with or without success.
     pub(super) fn was_tried(&self) -> bool {
         match &self.state {
             State::Down { why, .. } => why.is_some(),
@@ -178,7 +179,7 @@ impl Link {
         }
     }
 
-    /// What the node is, as far as the connection and the last handshake say.
+    /// The state of the node, by the connection and the last handshake.
     pub(super) fn state(&self, now: Tick, witness: Option<&Witness>, fleet: &Fleet) -> NodeState {
         match &self.state {
             State::Down {

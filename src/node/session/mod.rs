@@ -1,13 +1,13 @@
-//! The client's side of one node: what may travel on its connection, and when (protocol §2). Pure:
-//! time comes in, effects go out, so that the simulation runs this very code.
+//! The client's side of one node: what may be sent on its connection, and when (protocol §2). It is pure. Time goes in
+//! and effects come out, so the simulation runs the same code.
 //!
 //! - The handshake comes first on every connection.
 //! - A node that may not vote gets nothing but handshakes and RELEASE.
 //! - A node that leaves a request unanswered is stalled, and is asked for nothing.
 //! - A RELEASE is sent until it is answered, or until what it would free has expired.
 //!
-//! This file routes what the engine asks and what the world says to the parts. Each part keeps its own
-//! state, and none names the session.
+//! This file passes the engine's requests and the node's answers to the parts. Each part keeps its own state, and none
+//! names the session.
 
 mod clock_rate;
 mod doubtful;
@@ -55,7 +55,7 @@ pub(crate) struct Session {
     handshakes: Handshakes,
     requests: Requests,
     note: Option<String>,
-    /// Its connection hears what the node says unasked.
+    /// Its connection receives the node's pushes.
     hears: bool,
     changed: bool,
 }
@@ -75,7 +75,7 @@ impl Session {
 
     // ---- what the engine asks -------------------------------------------------------------
 
-    /// Asks for a vote. Refused with the reason if the node may not be asked now.
+    /// Asks for a vote. Returns the reason if the node may not be asked now.
     pub(crate) fn ask(
         &mut self,
         step: &mut Step<'_>,
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks a node that answers but does not vote: bootstrap only.
+    /// Asks a node that answers but does not vote. Only a bootstrap does that. Returns false if the node is not met.
     pub(crate) fn ask_unvoting(
         &mut self,
         step: &mut Step<'_>,
@@ -110,7 +110,7 @@ impl Session {
         met
     }
 
-    /// Takes back what may stand on the node: the RELEASE is sent until it is answered, or until `until`.
+    /// Takes back what may stand on the node. The RELEASE is sent until it is answered, or until `until`.
     pub(crate) fn release(
         &mut self,
         step: &mut Step<'_>,
@@ -121,15 +121,15 @@ impl Session {
         self.requests.release(step, operation, until, tag)
     }
 
-    /// The handshake once more, now: somebody changed what the node says.
+    /// Sends the handshake again now, because the node's record may have changed.
     pub(crate) fn meet_again(&mut self, step: &mut Step<'_>) {
         if self.is_met() {
             self.meet(step);
         }
     }
 
-    /// The quorum ends: a node in quarantine is told what was counted since its last handshake, or a
-    /// fleet of short commands would never end it.
+    /// The quorum ends. A node in quarantine is told the time that was counted since its last handshake. Otherwise a
+    /// fleet of short commands would never end a quarantine.
     pub(crate) fn part(&mut self, step: &mut Step<'_>) {
         if self.is_in_quarantine() && !self.is_stalled() {
             self.meet(step);
@@ -138,7 +138,7 @@ impl Session {
 
     // ---- what the world says --------------------------------------------------------------
 
-    /// Time has come; what had arrived by `seen` was read.
+    /// Something is due. All input that had arrived by `seen` was read.
     pub(crate) fn tick(&mut self, step: &mut Step<'_>, seen: Tick) {
         self.requests.duties.expire(step.now);
         if self.link.dial(step.now) {
@@ -160,7 +160,7 @@ impl Session {
         self.requests.retry(step);
     }
 
-    /// A connection is there. `hears`: it hears what the node says unasked.
+    /// A connection was opened. `hears` is true if it receives the node's pushes.
     pub(crate) fn connected(
         &mut self,
         step: &mut Step<'_>,
@@ -175,7 +175,7 @@ impl Session {
         self.handshakes.connected();
         self.link.connected();
         if !step.settings.rules.hold(Rule::HandshakeFirst) && self.handshakes.witness().is_some() {
-            // As a library that reconnects by itself would have it.
+            // This imitates a client library that reconnects by itself.
             self.link.met(Standing::Fit);
             self.handshakes.retry(step.now);
             return;
@@ -183,7 +183,7 @@ impl Session {
         self.meet(step);
     }
 
-    /// No connection came about.
+    /// No connection was opened.
     pub(crate) fn dial_failed(&mut self, step: &mut Step<'_>, error: &DialError) {
         let (why, unfit) = match error {
             DialError::Unreachable(why) => (why, false),
@@ -208,13 +208,13 @@ impl Session {
         self.link.down(step, &why.0, false);
     }
 
-    /// What was sent has left: the time that the node may take begins.
-    pub(crate) fn left(&mut self, now: Tick) {
-        self.requests.inflight.left(now);
+    /// The requests that were sent have left. The time that the node may take begins now.
+    pub(crate) fn mark_written(&mut self, now: Tick) {
+        self.requests.inflight.mark_written(now);
     }
 
-    /// The connection took back this many operations of which no byte was written. `behind`: this many
-    /// more were asked for since, which it has not been given yet.
+    /// The connection took back `taken` operations of which no byte was written. `behind` more were asked for since,
+    /// which it has not been given yet.
     pub(crate) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
         let was_meeting = self.is_meeting();
         self.requests.withdrawn(step, taken, behind);
@@ -236,7 +236,7 @@ impl Session {
             .filter(|_| counted)
             .map(str::to_owned);
         match &answer {
-            // Where it is known that the node does not vote, that is no news.
+            // If the node is known not to vote, this is not news.
             Ok(reply) if reply.is_unadmitted() => {
                 if self.state(step.now, step.fleet) == NodeState::Voting {
                     self.changed |= self.link.doubt();
@@ -263,13 +263,13 @@ impl Session {
         }
     }
 
-    /// The node says something unasked. That answers nothing, and ends no stall. Before this connection's handshake
-    /// was read it says nothing to anybody, nor where it is not counted: another address of a node that is would say all
-    /// twice.
+    /// Handles a push of the node. A push does not answer any request, and does not end a stall. It is ignored before
+    /// the first handshake of this connection was read, and while the node is not counted. Otherwise two addresses of
+    /// one node would each bring the same push.
     ///
     /// A hand-over counts as a vote, so it has to carry the guard of this node's memory, as every request does. A node
-    /// that has become a replica passes on what its new master publishes, on the connections that it has. Without the
-    /// guard it makes the waiter ask, like any other message.
+    /// that has become a replica passes on what its new master publishes, on the connections that it still has. Without
+    /// the right guard a hand-over only makes the waiter ask, like any other push.
     pub(crate) fn pushed(&mut self, step: &mut Step<'_>, mut push: Push) {
         let is_of_this_memory = match &push.says {
             Says::Granted { guard, .. } => **guard == *self.requests.guard(),
@@ -309,13 +309,13 @@ impl Session {
         }
         let state = self.published(step.now, step.fleet);
         self.handshakes.plan(step, &state);
-        // What was asked before the fleet's terms changed is asked again.
+        // If the fleet's terms changed after the handshake was sent, it is sent again.
         if state == NodeState::Connecting && sent_at <= step.fleet.moved_at() {
             self.meet(step);
         }
     }
 
-    /// A server that refuses one write refuses the others. It takes writes again when a handshake says so.
+    /// A server that refuses one write also refuses others. It takes writes again when a handshake says so.
     fn look_for_a_refused_write(&mut self, now: Tick, error: &str) {
         if let Some(why) = fault::refused_write(error) {
             self.changed |= self.handshakes.refused_write.replace(why) != Some(why);
@@ -328,7 +328,7 @@ impl Session {
         self.disconnected(step, &Disconnected(why.to_owned()));
     }
 
-    /// Whether a handshake is unanswered.
+    /// Returns true if a handshake is unanswered.
     fn is_meeting(&self) -> bool {
         self.requests.inflight.is_under_way(What::Handshake)
     }
@@ -353,7 +353,7 @@ impl Session {
         }
     }
 
-    /// The state that users see. A node that votes and refuses writes is asked as before, because it renews and frees the
+    /// The state that users see. A node that votes but refuses writes is still asked, because it renews and frees the
     /// locks that are held there. It grants nothing, so users do not see it as voting.
     pub(crate) fn published(&self, now: Tick, fleet: &Fleet) -> NodeState {
         match (self.state(now, fleet), self.handshakes.refused_write) {
@@ -362,8 +362,8 @@ impl Session {
         }
     }
 
-    /// Returns true if only the node's clock keeps it from voting. Such a node renews the locks that it holds, which makes no
-    /// token.
+    /// Returns true if only the node's clock keeps it from voting. Such a node still renews the locks that are held
+    /// there, which makes no token.
     fn votes_but_for_its_clock(&self, now: Tick, fleet: &Fleet) -> bool {
         let but_for_its_clock = Standing::Fit.state(now, self.handshakes.witness(), fleet);
         self.link.is_behind() && !self.is_stalled() && but_for_its_clock == NodeState::Voting
@@ -376,51 +376,51 @@ impl Session {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// True if its connection hears pushes of the node.
+    /// Returns true if its connection receives the node's pushes.
     pub(crate) fn hears(&self) -> bool {
         self.hears
     }
 
-    /// Within this nearly every answer comes, by those that came on this connection.
+    /// The time within which nearly every answer comes, by the answers on this connection.
     pub(crate) fn round_trip(&self, settings: &Settings) -> Option<Duration> {
         self.requests.inflight.round_trip(settings)
     }
 
-    /// The average time of an answer, of those that came on this connection.
+    /// The average time of the answers on this connection.
     pub(crate) fn measured_round_trip(&self) -> Option<Duration> {
         self.requests.inflight.measured_round_trip()
     }
 
-    /// True if the state may have changed since the last call.
+    /// Returns true if the state may have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// The witness that was last read on the living connection, if the record is of this fleet.
+    /// The record that was last read on the living connection, if it is of this fleet.
     pub(crate) fn witness(&self) -> Option<&Witness> {
         let is_mine = self.link.is_fit() || self.link.is_behind();
         self.handshakes.witness().filter(|_| is_mine)
     }
 
-    /// The least age of the memory behind the living connection: it had been watched for this time when its record was read,
-    /// plus the time since then, in which it has obeyed the guard of that record.
+    /// The least age of the memory behind the living connection. It is the time for which it had been watched when its
+    /// record was read, plus the time since then, in which it has obeyed the guard of that record.
     pub(crate) fn watched_for(&self, now: Tick) -> Duration {
         self.witness().map_or(Duration::ZERO, |read| {
             Duration::from_millis(read.record.witnessed).saturating_add(now.since(read.read_at))
         })
     }
 
-    /// True if the first handshake of this connection was answered.
+    /// Returns true if the first handshake of this connection was answered.
     pub(crate) fn is_met(&self) -> bool {
         self.link.is_met()
     }
 
-    /// True if a handshake that was sent at `since` or later has been answered.
+    /// Returns true if a handshake that was sent at `since` or later has been answered.
     pub(crate) fn was_met_since(&self, since: Tick) -> bool {
         self.handshakes.was_answered_since(since)
     }
 
-    /// True if the first try to reach the node is over, with or without success.
+    /// Returns true if the first try to reach the node is over, with or without success.
     pub(crate) fn was_tried(&self) -> bool {
         self.link.was_tried()
     }
@@ -435,12 +435,12 @@ impl Session {
         self.link.is_taken()
     }
 
-    /// True if another address leads to the same server.
+    /// Returns true if another address leads to the same server.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.link.is_duplicate()
     }
 
-    /// True if every RELEASE is confirmed.
+    /// Returns true if every RELEASE is confirmed.
     pub(crate) fn is_idle(&self) -> bool {
         self.requests.duties.is_empty()
     }
@@ -455,36 +455,37 @@ impl Session {
         self.requests.duties.entries().collect()
     }
 
-    /// True while a handshake is under way that brings a quarantine nearer to its end.
+    /// Returns true while a handshake is under way that brings a quarantine nearer to its end.
     pub(crate) fn is_parting(&self) -> bool {
         self.is_in_quarantine() && self.is_meeting() && !self.is_stalled()
     }
 
-    /// How many requests are unanswered.
+    /// The number of unanswered requests.
     pub(crate) fn in_flight(&self) -> usize {
         self.requests.inflight.len()
     }
 
-    /// No request to this node counts as late before this. None if it is stalled, owes nothing, or this RELEASE
-    /// was not sent at once.
+    /// No request to this node counts as late before this time. `None` if the node is stalled or owes nothing, or if
+    /// this RELEASE was not sent at once.
     pub(crate) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
         self.requests.patience(release, settings)
     }
 
-    /// Why a request that is late was not answered. A RELEASE is sent again after an error, which is named.
+    /// The reason why a late request was not answered. After an error a RELEASE is sent again, and the error is the
+    /// reason.
     pub(crate) fn why_late(&self, release: Option<DutyId>) -> Silence {
         let error = release.and_then(|id| self.requests.duties.error(id));
         error.map_or(Silence::TimedOut, |error| Silence::Failed(error.clone()))
     }
 
-    /// When a node that does not vote is next dialled or met, if that is planned.
+    /// The time at which a node that does not vote is next dialled or met, if that is planned.
     pub(crate) fn next_try(&self) -> Option<Tick> {
         let due = self.handshakes.due();
         let handshake = due.filter(|_| self.is_met() && !self.is_stalled());
         self.link.dial_at().or(handshake)
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// The time at which [`tick`](Self::tick) has something to do.
     pub(crate) fn next_tick(&self, settings: &Settings) -> Option<Tick> {
         [
             self.link.dial_at(),
@@ -498,8 +499,8 @@ impl Session {
         .min()
     }
 
-    /// How many requests were sent of which [`left`](Self::left) does not know.
-    pub(crate) fn unleft(&self) -> usize {
-        self.requests.inflight.unleft()
+    /// The number of requests that were sent since the last [`mark_written`](Self::mark_written).
+    pub(crate) fn unwritten(&self) -> usize {
+        self.requests.inflight.unwritten()
     }
 }

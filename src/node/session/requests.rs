@@ -1,6 +1,6 @@
-//! The requests to one node: how each is sent, and what becomes of those that are answered, taken back
-//! or lost. What order and which doubts demand is kept here: an ACQUIRE is sent once, its RELEASE until
-//! it is answered, and once more if an older connection that may still carry the ACQUIRE was not ended before.
+//! The requests to one node: how each is sent, and what follows when it is answered, taken back or lost. This file
+//! keeps the order and the doubts. An ACQUIRE is sent once, and its RELEASE until it is answered. The RELEASE is sent
+//! once more if an older connection that may still carry the ACQUIRE was not ended before.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -29,13 +29,13 @@ use crate::{
 pub(super) struct Requests {
     node: usize,
     client: ClientId,
-    /// What guarded requests carry to this node.
+    /// The guard that guarded requests carry to this node.
     guard: Arc<Guard>,
     pub(super) inflight: InFlight,
     pub(super) duties: Duties,
     doubtful: Doubtful,
-    /// A handshake has said which run this connection leads to, and what older connections left behind
-    /// is cleaned up. Nothing is released before.
+    /// A handshake has said which run this connection leads to, and what older connections left behind is being cleaned
+    /// up. Nothing is released before.
     clean: bool,
 }
 
@@ -58,7 +58,7 @@ impl Requests {
         self.put(step, Sent::new(operation, what, step.now));
     }
 
-    /// Sends the scripts, unless that is unanswered already.
+    /// Sends the scripts, unless they are on their way already.
     pub(super) fn load_scripts(&mut self, step: &mut Step<'_>) {
         if !self.inflight.is_under_way(What::Load) {
             let operation = Operation::new(server::Command::LoadScripts);
@@ -66,7 +66,7 @@ impl Requests {
         }
     }
 
-    /// Sends the RELEASE now, if the connection is clean, and from then on until it is answered.
+    /// Sends the RELEASE now, if the connection is clean, and then again until it is answered.
     pub(super) fn release(
         &mut self,
         step: &mut Step<'_>,
@@ -82,8 +82,9 @@ impl Requests {
         id
     }
 
-    /// Returns true if the node is about to confirm a RELEASE. `meets`: a handshake is unanswered, and those that wait for a
-    /// connection are sent behind it. One that was answered by an error is sent again, and nobody waits for that.
+    /// Returns true if the node is about to confirm a RELEASE. `meets` is true if a handshake is unanswered: releases
+    /// that wait for a connection are sent behind it. A RELEASE that was answered by an error is sent again, but nobody
+    /// waits for that.
     pub(super) fn is_confirming(&self, meets: bool) -> bool {
         let is_expected = match self.clean {
             true => self.duties.is_any_under_way(),
@@ -92,7 +93,7 @@ impl Requests {
         is_expected && self.inflight.stalled().is_none()
     }
 
-    /// When a RELEASE is to be sent again, if this node may be asked then.
+    /// The time at which a RELEASE is sent again, if this node may be asked then.
     pub(super) fn next_retry(&self) -> Option<Tick> {
         let may_retry = self.clean && self.inflight.stalled().is_none();
         self.duties.next_retry().filter(|_| may_retry)
@@ -107,7 +108,7 @@ impl Requests {
         }
     }
 
-    /// Sends what waited, as far as there is room now.
+    /// Sends requests that waited, as many as there is room for now.
     pub(super) fn send_waiting(&mut self, step: &mut Step<'_>) {
         while let Some(operation) = self.inflight.next_waiting(step.now) {
             self.fly(step, operation);
@@ -134,14 +135,13 @@ impl Requests {
 
     // ---- what is answered -------------------------------------------------------------------
 
-    /// What a vote, a RELEASE or a CLIENT KILL was answered with. For the other requests there is
-    /// nothing to do here.
+    /// Handles the answer to a vote, a RELEASE or a CLIENT KILL. The other requests need nothing here.
     pub(super) fn answered(&mut self, step: &mut Step<'_>, sent: Sent, answer: Answered) {
         match sent.what {
             What::Vote(tag) => self.voted(step, tag, sent, answer),
             What::Release(id) => self.released(step, id, sent, answer),
-            // Where the right is missing, the connection's note says so. After another error it is
-            // tried again, behind the next handshake.
+            // If the right is missing, the connection's note says so. After another error it is tried again, behind the
+            // next handshake.
             What::Kill(client) if matches!(answer, Ok(_) | Err(Fault::Withheld(_))) => {
                 match answer {
                     Ok(_) => self.doubtful.settle(client),
@@ -154,13 +154,14 @@ impl Requests {
     }
 
     fn voted(&mut self, step: &mut Step<'_>, tag: Tag, sent: Sent, answer: Answered) {
-        // What takes something is not sent again: it would pass its own RELEASE. The others may.
+        // A request that takes something is not sent again, because it would pass its own RELEASE. Others may be sent
+        // again.
         let harmless = !sent.takes() || !step.settings.rules.hold(Rule::AcquireOnce);
         if answer == Err(Fault::NoScript) && harmless && !sent.again {
             return self.put(step, sent.again(step.now));
         }
         let answer = answer.and_then(Answer::credible).map_err(fault::silence);
-        // An older request may still come and give up what it says: it is no vote.
+        // An older request may still come and undo what this answer says, so the answer is no vote.
         let may_be_undone = sent.holds(|entry| self.doubtful.may_undo(entry));
         let answer = match may_be_undone && step.settings.rules.hold(Rule::MoveForgets) {
             true => Err(Silence::ConnectionLost),
@@ -202,15 +203,15 @@ impl Requests {
         self.guard.as_str()
     }
 
-    /// The record that was read here is guarded by this.
+    /// Sets the guard of the record that was read here.
     pub(super) fn set_guard(&mut self, guard: String) {
         if guard != self.guard.as_str() {
             self.guard = Guard::new(guard);
         }
     }
 
-    /// A handshake said that the server is in this run: ends older connections that may still carry an
-    /// ACQUIRE or a REPAIR; then, if it is the first of this connection, frees what is to be freed.
+    /// A handshake said that the server is in this run. Ends older connections that may still carry an ACQUIRE or a
+    /// REPAIR. Then, if it is the first handshake of this connection, sends the releases that are owed.
     pub(super) fn clean_up(&mut self, step: &mut Step<'_>, run: &str) {
         if step.settings.rules.hold(Rule::KillSameRunOnly) {
             self.doubtful.keep_run(run);
@@ -230,7 +231,8 @@ impl Requests {
         self.release_again(step);
     }
 
-    /// Sends each RELEASE again whose answer proved nothing, and would now: the older connection is over.
+    /// Sends each RELEASE again whose answer proved nothing, if it proves something now because the older connection is
+    /// over.
     fn release_again(&mut self, step: &mut Step<'_>) {
         let Self {
             duties, doubtful, ..
@@ -242,16 +244,16 @@ impl Requests {
 
     // ---- what is not answered ---------------------------------------------------------------
 
-    /// No request to this node counts as late before this. None if it is stalled, owes nothing, or this RELEASE
-    /// was not sent at once.
+    /// No request to this node counts as late before this time. `None` if the node is stalled or owes nothing, or if
+    /// this RELEASE was not sent at once.
     pub(super) fn patience(&self, release: Option<DutyId>, settings: &Settings) -> Option<Tick> {
         let is_prompt = release.is_none_or(|id| self.duties.is_prompt(id));
         let may_wait = is_prompt && self.inflight.stalled().is_none();
         self.inflight.late_at(settings).filter(|_| may_wait)
     }
 
-    /// Takes back what can be, if the node is stalled from now on: its oldest request was late at
-    /// `seen`. Whether that is so.
+    /// If the node is stalled from now on, because its oldest request was late at `seen`, takes back what can be taken
+    /// back. Returns true if it is.
     pub(super) fn stall(&mut self, step: &mut Step<'_>, seen: Tick) -> bool {
         let Some(waiting) = self.inflight.stall(seen, step.settings) else {
             return false;
@@ -262,15 +264,15 @@ impl Requests {
         true
     }
 
-    /// The connection took back this many operations; see [`InFlight::withdrawn`].
+    /// The connection took back operations. See [`InFlight::withdrawn`].
     pub(super) fn withdrawn(&mut self, step: &mut Step<'_>, taken: usize, behind: usize) {
         let taken = self.inflight.withdrawn(taken, behind);
         let owed = self.take_back(step, taken, &Silence::Stalled);
         self.send_again(step, &owed);
     }
 
-    /// Sends these again on the connection that took them back. A stalled node may still obey what each of them frees, when
-    /// this process is long gone: they stay behind that.
+    /// Sends these releases again on the connection that took them back. A stalled node may still carry out what each
+    /// of them frees, long after this process has ended. So they must stay behind it on the same connection.
     fn send_again(&mut self, step: &mut Step<'_>, owed: &[DutyId]) {
         for &id in owed {
             self.duties.delayed(id);
@@ -278,13 +280,13 @@ impl Requests {
         }
     }
 
-    /// A connection is there.
+    /// A connection was opened.
     pub(super) fn connected(&mut self, now: Tick, client: ClientId) {
         self.client = client;
         self.inflight.connected(now);
     }
 
-    /// The connection is over. `run`: the server's, as last read.
+    /// The connection is over. `run` is the server's run, as last read.
     pub(super) fn lost(&mut self, step: &mut Step<'_>, why: &str, run: Option<&str>) {
         self.clean = false;
         let lost = self.inflight.lost();
@@ -305,8 +307,9 @@ impl Requests {
         }
     }
 
-    /// These never left. What would have freed the first of an entry has nothing to free. (A REPAIR that never
-    /// left says nothing: its ACQUIRE did.) Returns the others that free something, in their order.
+    /// These requests never left. If the first request of an entry never left, its RELEASE has nothing to free. (A
+    /// REPAIR that never left proves nothing, because its ACQUIRE did leave.) Returns the other releases, in their
+    /// order.
     fn take_back(
         &mut self,
         step: &mut Step<'_>,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::base::clock::Tick;
 
-/// No estimate is below this: less is noise of the scheduler.
+/// The least estimate. Smaller values are noise of the scheduler.
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Once there is an estimate, a sample counts as at most this many times as much.
 const LEAP: u64 = 4;
-/// And never as less than this, in nanoseconds: a first estimate may be that of an idle network.
+/// The bound on a sample is at least this, in nanoseconds, because a first estimate may be that of an idle network.
 const LEAP_LEAST: u64 = 10_000_000;
 
 /// The estimate for one connection.
@@ -17,14 +17,14 @@ const LEAP_LEAST: u64 = 10_000_000;
 pub(super) struct RoundTrip {
     /// SRTT and RTTVAR, once there is a sample.
     smoothed: Option<(u64, u64)>,
-    /// When the last sample was taken.
+    /// The time of the last sample.
     sampled_at: Tick,
 }
 
 impl RoundTrip {
-    /// A request that left at `sent` was answered. One sample is taken per round trip, however many requests
-    /// travel at a time: else a burst would outweigh all that was learnt before. A sample far above the estimate is
-    /// cut: mostly it was this process that stood still. A node that has become slow is believed after a few more.
+    /// A request that left at `sent` was answered. One sample is taken per round trip, however many requests travel at
+    /// a time. Otherwise a burst would outweigh all earlier samples. A sample far above the estimate is cut, because
+    /// usually this process was paused. If the node has really become slow, a few more samples show it.
     pub(super) fn answered(&mut self, sent: Tick, now: Tick) {
         if sent < self.sampled_at {
             return;
@@ -33,7 +33,7 @@ impl RoundTrip {
         let sample = now.nanos().saturating_sub(sent.nanos());
         self.smoothed = Some(match self.smoothed {
             None => (sample, sample / 2),
-            // Alpha is 1/8 and beta 1/4. The variation comes first: it is that from the old mean.
+            // Alpha is 1/8 and beta 1/4. The variation is updated first, because it is measured from the old mean.
             Some((srtt, rttvar)) => {
                 let most = within(srtt, rttvar).saturating_mul(LEAP).max(LEAP_LEAST);
                 let sample = sample.min(most);
@@ -50,7 +50,7 @@ impl RoundTrip {
         self.smoothed.map(|(srtt, _)| Duration::from_nanos(srtt))
     }
 
-    /// Within this nearly every answer comes: SRTT + 4 RTTVAR, between 1 ms and the node timeout.
+    /// The time within which nearly every answer comes: SRTT + 4 RTTVAR, between 1 ms and the node timeout.
     pub(super) fn estimate(&self, node_timeout: Duration) -> Option<Duration> {
         let (srtt, rttvar) = self.smoothed?;
         let within = Duration::from_nanos(within(srtt, rttvar));
@@ -73,7 +73,7 @@ mod tests {
         Duration::from_micros(us)
     }
 
-    /// One request after the other takes as long as this.
+    /// The estimate after requests that took these times, one after the other.
     fn after(trips: impl IntoIterator<Item = Duration>) -> RoundTrip {
         let (mut trip, mut now) = (RoundTrip::default(), Tick::from_nanos(7));
         for took in trips {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_that_of_the_rfc() {
+    fn the_estimate_is_that_of_the_rfc() {
         assert_eq!(estimate([]), None);
         // SRTT = R, RTTVAR = R / 2.
         assert_eq!(estimate([us(8_000)]), Some(us(8_000 + 4 * 4_000)));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_near_to_what_is_steady_and_stays_within_its_bounds() {
+    fn the_estimate_converges_and_stays_within_its_bounds() {
         let steady = estimate([us(20_000); 100]).unwrap();
         assert!((us(19_990)..us(20_010)).contains(&steady), "{steady:?}");
         assert_eq!(estimate([us(50); 100]), Some(us(1_000)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pause_of_this_process_does_not_spoil_it() {
+    fn one_pause_of_the_process_does_not_spoil_the_estimate() {
         let ms = |ms: u64| us(ms * 1_000);
         let near = || std::iter::repeat_n(us(200), 50);
         // Cut to 10 ms: SRTT 1.4 ms, RTTVAR 2.5 ms.
@@ -128,7 +128,7 @@ mod tests {
         // Cut to 80 ms: SRTT 27.5 ms, RTTVAR 15 ms.
         let paused = estimate(far().chain([ms(3_000)])).unwrap();
         assert!((ms(80)..ms(90)).contains(&paused), "{paused:?}");
-        // The first sample counts as it is, and what has become slow is believed soon.
+        // The first sample is not cut, and a node that has become slow is noticed soon.
         assert_eq!(estimate([ms(100)]), Some(ms(300)));
         let slow = estimate(near().chain([ms(100); 4])).unwrap();
         assert!(slow > ms(100), "{slow:?}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_that_travel_together_is_a_sample() {
+    fn one_sample_is_taken_of_requests_that_travel_together() {
         let at = |us: u64| Tick::from_nanos(us * 1_000);
         let mut trip = RoundTrip::default();
         for answered in 8_000..9_000 {

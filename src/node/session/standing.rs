@@ -1,4 +1,4 @@
-//! What a node that was met is: of this fleet or not, and what was read there.
+//! The standing of a node that was met: is it of this fleet, and what was read from it?
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::{
     node::{admission::BootRecord, status::NodeState},
 };
 
-/// What the last handshake made of a node.
+/// The result of the last handshake.
 pub(super) enum Standing {
-    /// Its record is of this fleet: what it says decides.
+    /// Its record is of this fleet. The record decides if it votes.
     Fit,
-    /// It is not counted. The text says why, and what to do.
+    /// It is not counted. The text gives the reason and the remedy.
     Unfit(String),
-    /// It refused to write the record. The text says why, and what to do.
+    /// It refused to write the record. The text gives the reason and the remedy.
     RefusesWrites(&'static str),
-    /// Its record is of another fleet that has never voted, and clients of that fleet are there. It is met again until they
-    /// are gone: then its record is replaced. The text says so.
+    /// Its record is of another fleet that has never voted, and clients of that fleet are connected. It is met again
+    /// until they are gone. Then its record is replaced. The text says so.
     Taken(String),
     /// Another address leads to the same server. The text names it.
     Duplicate(String),
     /// Its record is of this fleet, and its clock is this far behind this client's.
     Behind(Duration),
-    /// What it says has to be read again before it counts.
+    /// It has to be met again before it counts.
     Changed,
 }
 
@@ -34,7 +34,7 @@ impl Standing {
                 NodeState::Refused(why.clone())
             }
             (Self::Behind(by), ..) => NodeState::Refused(format!(
-                "its clock is {} behind this machine's, which is more than max_ttl: set whichever is wrong right (NTP)",
+                "its clock is {} behind this machine's, which is more than max_ttl: correct the clock that is wrong (NTP)",
                 seconds(*by)
             )),
             (Self::RefusesWrites(why), ..) => NodeState::RefusesWrites((*why).to_owned()),
@@ -53,16 +53,16 @@ impl Standing {
     }
 }
 
-/// The record as last read, and when: what this client can witness.
+/// The record that was read last, and when. It is the basis for counting how long this client has watched the node.
 pub(crate) struct Witness {
     pub(crate) record: BootRecord,
-    /// `<prefix>:open` stood there.
+    /// `<prefix>:open` was there.
     pub(super) open: bool,
     pub(super) read_at: Tick,
 }
 
 impl Witness {
-    /// When the quarantine is over, if it is watched until then.
+    /// The time at which the quarantine is over, if the node is watched until then.
     fn votes_at(&self) -> Tick {
         let z = self.record.terms.quarantine();
         let left = z.saturating_sub(self.record.witnessed);

@@ -1,4 +1,4 @@
-//! The words that the session and its parts share: what a step works with, and what it says.
+//! Types that the session and its parts share: what one step works with, and what it puts out.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     node::{Guard, Operation, Push, answer::Answer, settings::Settings},
 };
 
-/// What a session needs of its surroundings for one step.
+/// Everything that a session needs from its surroundings for one step.
 pub(crate) struct Step<'a> {
     pub(crate) now: Tick,
     pub(crate) clock: &'a dyn Clock,
@@ -23,7 +23,7 @@ pub(crate) struct Step<'a> {
     pub(crate) heard: &'a mut VecDeque<Heard>,
 }
 
-/// What the driver has to do to a node's connection.
+/// An action of the driver on a node's connection.
 #[derive(Debug)]
 pub(crate) enum Effect {
     Dial(usize),
@@ -33,11 +33,11 @@ pub(crate) enum Effect {
     Close(usize),
 }
 
-/// One round: what the engine put to the nodes together.
+/// One round: one request that the engine put to the nodes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RoundId(pub(crate) u64);
 
-/// Which request of which round an answer belongs to.
+/// The round and the purpose of the request to which an answer belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tag {
     pub(crate) round: RoundId,
@@ -65,21 +65,13 @@ pub(crate) enum Purpose {
     GiveBack,
     /// RELEASE that a caller waits for.
     Release,
-    /// An operator's question about the mutex of a name.
-    Question,
-    /// The same about the semaphore of that name.
-    QuestionOfSlots,
-    /// The same about the read-write lock of that name.
-    QuestionOfRwlock,
-    /// INSPECT of a semaphore's slots.
-    Look,
-    /// RESIZE of a semaphore.
-    Resize,
-    /// RELEASE of an evicted slot, with its holder's entry.
-    EvictSlot,
+    /// One of the questions of a survey, by its number.
+    Survey(u8),
+    /// RESIZE by the first holder of a slot, which sends the limit to all nodes.
+    SettleLimit,
     /// SPEND of units of a rate limit.
     Spend,
-    /// LOOK at what is taken of a rate limit.
+    /// LOOK at which units of a rate limit are taken.
     Meter,
     /// REFUND of units of a rate limit.
     Refund,
@@ -94,7 +86,7 @@ impl Purpose {
     }
 }
 
-/// What is on its way up, in its order.
+/// Input for the engine, in its order.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// An answer.
@@ -103,11 +95,11 @@ pub(crate) enum Heard {
         node: usize,
         answer: Result<Answer, Silence>,
     },
-    /// What a node said unasked.
+    /// A push of a node.
     Push { node: usize, push: Push },
 }
 
-/// The server's number for one of our connections (`CLIENT ID`).
+/// The server's number for a connection of this client (`CLIENT ID`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientId(pub(super) u64);
 

@@ -6,20 +6,21 @@ use crate::{
     node::request::{Family, Pool},
 };
 
-/// Stands before a name in the key of its lock and in the field of its counter. No prefix may hold
-/// an `@`, so the keys of two deployments differ even where one's prefix begins with the other's.
+/// Comes before a name in the key of its lock and in the field of its counter. A prefix may not contain an `@`. So the
+/// keys of two deployments differ even if one prefix begins with the other.
 const MUTEX: &[u8] = b"@mutex:";
 
-/// Stands before a name in the key of its line. The scripts make this key, and the next one, of the lock's.
+/// Comes before a name in the key of its queue. The scripts derive this key and the next one from the lock's key.
 const LINE: &[u8] = b"@mutex-line:";
 
-/// Stands before a name in the key of what its line knows of each waiter.
+/// Comes before a name in the key of what the queue knows of each waiter.
 const WAITERS: &[u8] = b"@mutex-waiters:";
 
-/// Stands before a name in the mark that an eviction leaves.
+/// Comes before a name in the mark that an eviction leaves.
 const EVICTED: &[u8] = b"@mutex-evicted:";
 
-/// What stands before a name in the keys of a read-write lock. The first stands before it in the field of its counter too.
+/// Come before a name in the keys of a read-write lock. The first also comes before the name in the field of its
+/// counter.
 const RWLOCK: [&str; 7] = [
     "@rwlock:",
     "@rwlock-window:",
@@ -30,22 +31,22 @@ const RWLOCK: [&str; 7] = [
     "@rwlock-evicted:",
 ];
 
-/// What stands before a name in the keys of a semaphore: its slots, when they end, who waits. The first stands before the
+/// Come before a name in the keys of a semaphore: its slots, their ends, and its queue. The first also comes before the
 /// slot and the name in the field of a counter.
 const PERMITS: [&str; 3] = ["@semaphore:", "@semaphore-ends:", "@semaphore-line:"];
 const GATHERERS: [&str; 3] = ["@many:", "@many-ends:", "@many-line:"];
 
-/// Stands before the limit, the interval, the number of masters and the name in the key of what counts of a rate limit.
+/// Comes before the limit, the interval, the number of masters and the name in the key of a rate limit.
 const RATE: &[u8] = b"@rate:";
 
-/// As those of a semaphore, of a rate limit with few units. The limit, the interval and the number of masters
-/// stand before the name there too.
+/// The same as for a semaphore, for a rate limit with few units. The limit, the interval and the number of masters come
+/// before the name here too.
 const UNITS: [&str; 3] = ["@units:", "@units-ends:", "@units-line:"];
 
-/// Stands before the random bits in the channel of a process.
+/// Comes before the random bits in the channel of a process.
 const WAKE: &str = ":wake:";
 
-/// The channel of one process: nobody else's has these bits.
+/// The channel of one process. No other process has these bits.
 pub(crate) fn channel(prefix: &str, bits: u128) -> String {
     format!("{prefix}{WAKE}{bits:032x}")
 }
@@ -56,47 +57,47 @@ pub(crate) struct Keys {
     boot: Vec<u8>,
     open: Vec<u8>,
     time: Vec<u8>,
-    /// Stands there while anybody may wait for any lock on this node.
+    /// The key that exists while anybody may wait for any lock on this node.
     waiting: Vec<u8>,
     current: Vec<u8>,
     previous: Vec<u8>,
-    /// All of a lock's key but its name.
+    /// The key of a lock without its name.
     lock: Vec<u8>,
-    /// All of a line's key but its name.
+    /// The key of a queue without its name.
     line: Vec<u8>,
-    /// All of its waiters' key but its name.
+    /// The key of a queue's waiters without its name.
     waiters: Vec<u8>,
-    /// All of an eviction's mark but its name.
+    /// The key of an eviction's mark without its name.
     evicted: Vec<u8>,
-    /// All of a read-write lock's seven keys but its name.
+    /// The seven keys of a read-write lock without its name.
     rwlock: [Vec<u8>; 7],
-    /// All of a semaphore's three keys but its name.
+    /// The three keys of a semaphore without its name.
     permits: [Vec<u8>; 3],
-    /// The same of those who take several permits at once.
+    /// The same for the slot that callers take before they take several permits at once.
     gatherers: [Vec<u8>; 3],
-    /// The same of the units of rate limits that are slots.
+    /// The same for units of rate limits that are slots.
     units: [Vec<u8>; 3],
-    /// All of a rate limit's key but what it limits.
+    /// The key of a rate limit up to what it limits.
     rate: Vec<u8>,
-    /// All of a process's channel but its bits.
+    /// The channel of a process without its bits.
     wake: Vec<u8>,
 }
 
 /// The keys of a read-write lock.
 pub(crate) struct Rwlock<'a> {
-    /// Who writes.
+    /// The writer.
     pub(crate) lock: Arg<'a>,
-    /// There while new readers are let in before writers that wait.
+    /// Exists while new readers go before writers that wait.
     pub(crate) window: Arg<'a>,
-    /// Who reads.
+    /// The readers.
     pub(crate) readers: Arg<'a>,
-    /// Who waits to write.
+    /// The writers that wait.
     pub(crate) writers: Arg<'a>,
-    /// There while a reader waits.
+    /// Exists while a reader waits.
     pub(crate) refused: Arg<'a>,
-    /// Who hears that it was freed.
+    /// The channels on which waiters are told that it was freed.
     pub(crate) wakes: Arg<'a>,
-    /// Stands there for a while after it was evicted.
+    /// Exists for a while after it was evicted.
     pub(crate) evicted: Arg<'a>,
 }
 
@@ -128,17 +129,17 @@ impl Keys {
         Arg::Bytes(&self.boot)
     }
 
-    /// What every guard is compared with.
+    /// The key with which every guard is compared.
     pub(crate) fn open(&self) -> Arg<'_> {
         Arg::Bytes(&self.open)
     }
 
-    /// TIME, as a handshake left it some seconds ago.
+    /// The TIME that a handshake has left some seconds ago.
     pub(crate) fn time(&self) -> Arg<'_> {
         Arg::Bytes(&self.time)
     }
 
-    /// There while anybody may wait for any lock on this node.
+    /// The key that exists while anybody may wait for any lock on this node.
     pub(crate) fn waiting(&self) -> Arg<'_> {
         Arg::Bytes(&self.waiting)
     }
@@ -148,7 +149,7 @@ impl Keys {
         Arg::Bytes(&self.current)
     }
 
-    /// Those of before, `c1`.
+    /// The counters before the last rotation, `c1`.
     pub(crate) fn previous(&self) -> Arg<'_> {
         Arg::Bytes(&self.previous)
     }
@@ -158,22 +159,22 @@ impl Keys {
         Arg::Named(&self.lock, name)
     }
 
-    /// Who waits for the lock of this name.
+    /// The queue for the lock of this name.
     pub(crate) fn line<'a>(&'a self, name: &'a Name) -> Arg<'a> {
         Arg::Named(&self.line, name)
     }
 
-    /// What those who wait for the lock of this name were registered with.
+    /// The data with which the waiters for the lock of this name were registered.
     pub(crate) fn waiters<'a>(&'a self, name: &'a Name) -> Arg<'a> {
         Arg::Named(&self.waiters, name)
     }
 
-    /// Stands there for a while after the lock of this name was evicted.
+    /// The mark that stays for a while after the lock of this name was evicted.
     pub(crate) fn evicted<'a>(&'a self, name: &'a Name) -> Arg<'a> {
         Arg::Named(&self.evicted, name)
     }
 
-    /// Those of the read-write lock of this name.
+    /// The keys of the read-write lock of this name.
     pub(crate) fn rwlock<'a>(&'a self, name: &'a Name) -> Rwlock<'a> {
         let all = self.rwlock.each_ref().map(|sort| Arg::Named(sort, name));
         let [lock, window, readers, writers, refused, wakes, evicted] = all;
@@ -188,7 +189,7 @@ impl Keys {
         }
     }
 
-    /// The slots of this semaphore, when they end, and who waits.
+    /// The slots of this pool, their ends, and its queue.
     pub(crate) fn semaphore<'a>(&'a self, pool: &'a Pool) -> [Arg<'a>; 3] {
         let sorts = match pool.family {
             Family::Permits => &self.permits,
@@ -198,8 +199,8 @@ impl Keys {
         sorts.each_ref().map(|sort| Arg::Named(sort, &pool.name))
     }
 
-    /// Where the counters of this semaphore's slots stand. Tokens that nobody is shown need not grow when all is over, so these
-    /// stand beside the slots and go with them.
+    /// The hashes that hold the counters of this pool's slots. Counters whose tokens are never shown to a caller need
+    /// not outlive the pool. So they are kept in the hash of the slots and go with it.
     pub(crate) fn slot_counters<'a>(&'a self, pool: &'a Pool) -> [Arg<'a>; 2] {
         match pool.family {
             Family::Permits => [self.current(), self.previous()],
@@ -210,24 +211,24 @@ impl Keys {
         }
     }
 
-    /// What counts of a limit of so many masters in this interval.
+    /// The key of a rate limit with this number of masters in this interval.
     pub(crate) fn rate(&self, name: &Name, masters: u32, window: Window) -> Vec<u8> {
         let mut key = self.rate.clone();
         key.extend_from_slice(limited(masters, window, name.as_str()).as_bytes());
         key
     }
 
-    /// A key that nobody uses: that of the lock with the empty name, which no client can take.
+    /// A key that is never used: that of the lock with the empty name, which no client can take.
     pub(crate) fn nobodys(&self) -> &[u8] {
         &self.lock
     }
 
-    /// A channel to which nobody listens: that of no bits.
+    /// A channel that has no subscriber: the one without bits.
     pub(crate) fn nobodys_channel(&self) -> &[u8] {
         &self.wake
     }
 
-    /// One of each sort.
+    /// One key of each sort.
     pub(crate) fn all(&self) -> [&[u8]; 27] {
         let [lock, window, readers, writers, refused, wakes, evicted] = &self.rwlock;
         let [slots, ends, slot_line] = &self.permits;
@@ -264,19 +265,19 @@ impl Keys {
         ]
     }
 
-    /// All of them, as an ACL has it.
+    /// The pattern for all keys, as in an ACL.
     pub(crate) fn pattern(&self) -> String {
         let prefix = self.boot.strip_suffix(b"boot").unwrap_or_default();
         format!("~{}*", String::from_utf8_lossy(prefix))
     }
 
-    /// All channels, as an ACL has them.
+    /// The pattern for all channels, as in an ACL.
     pub(crate) fn channels(&self) -> String {
         format!("&{}*", String::from_utf8_lossy(&self.wake))
     }
 }
 
-/// What is limited, with what makes it another limit: "2000:60000:5:name".
+/// A limit's name together with everything that makes it another limit: "2000:60000:5:name".
 pub(crate) fn limited(masters: u32, window: Window, name: &str) -> String {
     format!("{}:{}:{masters}:{name}", window.limit, window.ms())
 }
@@ -296,13 +297,14 @@ pub(crate) fn rwlock_counter(name: &Name) -> Arg<'_> {
 pub(crate) fn slot_counter(pool: &Pool, slot: u32) -> Vec<u8> {
     let [sort, ..] = PERMITS;
     match pool.family {
-        // As the name stands in the pool's keys, of which the scripts take it.
+        // The name stands as in the pool's keys, because the scripts take it from there.
         Family::Permits => format!("{sort}{slot}:{}", pool.name.in_keys().concat()).into_bytes(),
         Family::Gatherers | Family::Units { .. } => format!("#{slot}").into_bytes(),
     }
 }
 
-/// The name of what has this counter. Not every field of their hash is one: `_` is the time of its beginning.
+/// The name to which this counter belongs. `None` for other fields of the hash, such as `_`, which is the time at which
+/// it was begun.
 pub(crate) fn counted(field: &[u8]) -> Option<Name> {
     let ([rwlock, ..], [semaphore, ..]) = (RWLOCK, PERMITS);
     let of_slot = || {

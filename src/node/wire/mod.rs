@@ -1,4 +1,4 @@
-//! The words of the wire that all kinds share: what a server is sent, and what it replies (RESP3).
+//! The wire format that all kinds share: how commands are written, and how replies are read (RESP3).
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | `writer` | commands as bytes |
 //! | `read` | replies as numbers and texts |
 //!
-//! Which bytes a command is, and what a reply to it means, is in `wire.rs` of its kind.
+//! The bytes of a command and the meaning of its reply are in `wire.rs` of its kind.
 
 pub(crate) mod keys;
 pub(crate) mod read;
@@ -22,7 +22,7 @@ pub(crate) use self::{
     writer::{Arg, Writer},
 };
 
-/// In whole ms, rounded up: what a node is told of a duration is never less than what was meant.
+/// A duration in whole ms, rounded up, so that a node is never told less than what was meant.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

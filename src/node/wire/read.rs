@@ -1,11 +1,11 @@
-//! Replies of a server as numbers and texts. None: the reply is of another shape.
+//! Reads the replies of a server as numbers and texts. The result is `None` if the reply has another shape.
 
 use std::time::Duration;
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-/// Takes what nobody may read out of a text that is only to be shown.
-pub(crate) type Hide<'a> = &'a dyn Fn(&str) -> String;
+/// Returns a text that is only to be shown, or another text if it may not be shown.
+pub(crate) type Hide<'a> = &'a dyn for<'t> Fn(&'t str) -> &'t str;
 
 pub(crate) fn items(frame: &OwnedFrame) -> Option<&[OwnedFrame]> {
     match frame {
@@ -23,7 +23,7 @@ pub(crate) fn text(frame: &OwnedFrame) -> Option<String> {
     }
 }
 
-/// A text as a server stores it, byte by byte.
+/// A text as the server stores it, byte by byte.
 pub(crate) fn bytes(frame: &OwnedFrame) -> Option<&[u8]> {
     match frame {
         OwnedFrame::BlobString { data, .. } => Some(data),
@@ -50,7 +50,7 @@ pub(crate) fn yes(frame: &OwnedFrame) -> Option<bool> {
     }
 }
 
-/// PTTL: -1 is a key without an end.
+/// The reply to PTTL. -1 is a key without an end.
 pub(crate) fn ttl(frame: &OwnedFrame) -> Option<Option<Duration>> {
     match integer(frame)? {
         -1 => Some(None),

@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 
 use sha1_smol::Sha1;
 
-/// A line that begins with this stands for the shared piece that it names.
+/// A line that begins with this is replaced by the shared piece that it names.
 const INSERT: &str = "-- insert ";
 
-/// The pieces that scripts share, by their names in marker lines.
+/// The pieces that scripts share, by their names in these lines.
 pub(crate) const SHARED: &[(&str, &str)] = &[
     (
         "shared/guard.lua",
@@ -25,6 +25,7 @@ pub(crate) const SHARED: &[(&str, &str)] = &[
         "mutex/common.lua",
         include_str!("../kinds/mutex/common.lua"),
     ),
+    ("mutex/lone.lua", include_str!("../kinds/mutex/lone.lua")),
     ("mutex/tell.lua", include_str!("../kinds/mutex/tell.lua")),
     ("mutex/line.lua", include_str!("../kinds/mutex/line.lua")),
     (
@@ -36,10 +37,10 @@ pub(crate) const SHARED: &[(&str, &str)] = &[
     ("rate/ledger.lua", include_str!("../kinds/rate/ledger.lua")),
 ];
 
-/// One Lua script. Each stands in a file of its own, in the folder of its kind.
+/// One Lua script. Each is in a file of its own, in the folder of its kind.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// Its text, with marker lines.
+    /// The text of the file, with the `insert` lines.
     pub(crate) file: &'static str,
     source: OnceLock<String>,
     sha: OnceLock<String>,
@@ -55,19 +56,19 @@ impl Script {
         }
     }
 
-    /// As it is sent, with shared pieces and comments.
+    /// The text that is sent, with shared pieces and comments.
     pub(crate) fn source(&self) -> &str {
         self.source.get_or_init(|| expanded(self.file))
     }
 
-    /// What EVALSHA calls it by: 40 hex digits.
+    /// The hash by which EVALSHA names it: 40 hex digits.
     pub(crate) fn sha(&self) -> &str {
         self.sha
             .get_or_init(|| Sha1::from(self.source()).digest().to_string())
     }
 }
 
-/// The text with the shared pieces in the place of the lines that name them. A line that names none of them stays, as a comment.
+/// The text with each `insert` line replaced by its piece. A line that names no piece stays, as a comment.
 fn expanded(text: &str) -> String {
     let mut whole = String::new();
     for line in text.split_inclusive('\n') {
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_that_of_the_source() {
-        // As `redis-cli script load 'return 1'` answers.
+        // The hash that `redis-cli script load 'return 1'` returns.
         let script = Script::new("return 1");
         assert_eq!(script.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }

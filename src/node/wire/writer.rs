@@ -1,4 +1,4 @@
-//! Commands as the bytes that a server reads.
+//! Writes commands as the bytes that a server reads.
 
 use super::Script;
 use crate::base::name::Name;
@@ -8,7 +8,7 @@ use crate::base::name::Name;
 pub(crate) enum Arg<'a> {
     Text(&'a str),
     Bytes(&'a [u8]),
-    /// A name, and what stands before it.
+    /// A name, and the bytes before it.
     Named(&'a [u8], &'a Name),
     Number(u64),
 }
@@ -26,7 +26,7 @@ impl Writer {
         self.0
     }
 
-    /// A command of these words.
+    /// Writes a command of these words.
     pub(crate) fn words(&mut self, words: &[Arg<'_>]) {
         self.array(words.len());
         for word in words {
@@ -34,25 +34,25 @@ impl Writer {
         }
     }
 
-    /// A script by its hash.
+    /// Writes a call of a script by its hash.
     pub(crate) fn call(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len());
         self.script("EVALSHA", script.sha(), keys, args);
     }
 
-    /// A script by its hash, whose guard is to follow as the last argument.
+    /// Writes a call of a script by its hash. The guard has to be added as the last argument.
     pub(crate) fn call_guarded(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len() + 1);
         self.script("EVALSHA", script.sha(), keys, args);
     }
 
-    /// A script by its source: it does not depend on what the server has cached.
+    /// Writes a call of a script by its source, so that it does not depend on the server's script cache.
     pub(crate) fn eval(&mut self, script: &Script, keys: &[Arg<'_>], args: &[Arg<'_>]) {
         self.array(3 + keys.len() + args.len());
         self.script("EVAL", script.source(), keys, args);
     }
 
-    /// The beginning of a call with this many keys and arguments, which are to follow.
+    /// Writes the beginning of a call with this many keys and arguments. They have to be added.
     pub(crate) fn begin_call(&mut self, script: &Script, keys: usize, args: usize) {
         self.array(3 + keys + args);
         self.put(Arg::Text("EVALSHA"));
@@ -112,7 +112,7 @@ impl Writer {
     }
 }
 
-/// Adds a command of these words.
+/// Appends a command of these words.
 pub(crate) fn words(wire: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
     let words: Vec<Arg<'_>> = words.iter().map(|word| Arg::Bytes(word.as_ref())).collect();
     let mut writer = Writer(std::mem::take(wire));
@@ -120,7 +120,7 @@ pub(crate) fn words(wire: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
     *wire = writer.0;
 }
 
-/// A guard as it follows a guarded command.
+/// A guard, as it follows a guarded command.
 pub(crate) fn guard(guard: &str) -> Vec<u8> {
     let mut writer = Writer(Vec::with_capacity(guard.len() + 8));
     writer.put(Arg::Text(guard));

@@ -9,38 +9,38 @@ use crate::{
     node::answer::Answer,
 };
 
-/// What follows from the votes so far.
+/// The result of the votes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Q nodes hold the lock for us and their counter is this token.
+    /// Q nodes hold the lock for this entry, and their counter is this token.
     Won(u64),
-    /// Q grants with unequal tokens: wait a little for the rest, then raise.
+    /// Q nodes granted with unequal tokens: wait a little for the others, then raise.
     Split,
-    /// Not decided.
+    /// Not decided yet.
     Open,
-    /// Q grants are out of reach: roll back at once. Who asked is not told yet.
+    /// Q grants are out of reach, so roll back at once. The caller is not told yet.
     Lost,
-    /// Out of reach, and enough is known to say why.
+    /// Q grants are out of reach, and enough is known to say why.
     Over(Outcome),
 }
 
-/// What the counters of those who grant have to say.
+/// How the counters of the nodes that grant are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tokens {
-    /// Each node has made a new one for us: Q of them the same, which nobody else has.
+    /// Each node has made a new token for this attempt. Q of them must be the same, and then no other holder has it.
     Minted,
-    /// Each node tells its newest: Q of them have come so far. Others may have them too.
+    /// Each node tells its newest counter. Q of them must have reached the same value. Other readers may have it too.
     Epochs,
 }
 
-/// Why a vote was not won.
+/// The reason why a vote was not won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Q nodes answered, refusals among them.
     Held,
     /// Too few nodes answered.
     NoQuorum,
-    /// Too few, and those in quarantine would have made Q.
+    /// Too few nodes answered, but those in quarantine would have made up Q.
     Quarantined,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Ballot {
     answers: Answers<Answer>,
     needed: usize,
-    /// T, once it is being raised to.
+    /// T, once the raise has begun.
     raised_to: Option<u64>,
     largest_counter: u64,
     tokens: Tokens,
@@ -68,13 +68,14 @@ impl Ballot {
         }
     }
 
-    /// A node's answer to ACQUIRE or to RAISE. Whether it has to be sent RAISE(T): a late grant
+    /// Counts a node's answer to ACQUIRE or to RAISE. Returns T if the node has to be sent RAISE(T): it granted late
     /// with a smaller token, while others are being raised.
     pub(crate) fn vote(&mut self, node: usize, answer: Result<Answer, Silence>) -> Option<u64> {
         let was_raised = matches!(answer, Ok(Answer::Raised(_)));
         let answer = match (answer, self.raised_to) {
             (Ok(Answer::Raised(counter)), Some(t)) => {
-                // Exactly T: a greater counter belongs to somebody else's token. An epoch is nobody's.
+                // Only exactly T counts: a greater counter belongs to another owner's token. An epoch belongs to
+                // nobody.
                 let exact = self.is_vote(counter, t) || !self.rules.hold(Rule::ExactAck);
                 self.largest_counter = self.largest_counter.max(counter);
                 Ok(Answer::Granted(if exact { t } else { counter }))
@@ -94,7 +95,8 @@ impl Ballot {
             self.largest_counter = self.largest_counter.max(*counter);
         }
         let late = match (&answer, self.raised_to) {
-            // One that was raised and is still behind will not follow, as where T came from a damaged counter.
+            // A node that was raised and is still behind is not raised again. It will not follow, for example because T
+            // came from a damaged counter.
             (Ok(Answer::Granted(counter)), Some(t)) if *counter < t && !was_raised => Some(t),
             _ => None,
         };
@@ -105,7 +107,7 @@ impl Ballot {
         late
     }
 
-    /// Starts the raise round: T, and the nodes to be raised.
+    /// Starts the raise. Returns T and the nodes to be raised.
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
         let t = self.reachable_token();
         self.raised_to = Some(t);
@@ -119,12 +121,12 @@ impl Ballot {
         (t, behind)
     }
 
-    /// Whether the raise round has begun.
+    /// Returns true if the raise has begun.
     pub(crate) fn is_raised(&self) -> bool {
         self.raised_to.is_some()
     }
 
-    /// The greatest counter in any reply: the next proposal has to be beyond it.
+    /// The greatest counter in any answer. The next floor has to be beyond it.
     pub(crate) fn largest_counter(&self) -> u64 {
         self.largest_counter
     }
@@ -158,15 +160,15 @@ impl Ballot {
         } else if answered + waiting >= self.needed {
             Verdict::Lost
         } else if answered + waiting + self.answers.quarantined() >= self.needed {
-            // A node that has not answered yet is not waited for: a quarantine has an end either way.
+            // A node that has not answered yet is not waited for, because a quarantine ends by itself in either case.
             Verdict::Over(Outcome::Quarantined)
         } else {
             Verdict::Over(Outcome::NoQuorum)
         }
     }
 
-    /// When it is worth trying again: when enough of the holders' entries will have expired, or
-    /// enough quarantines are over.
+    /// The time after which another attempt makes sense: enough of the holders' entries will have expired, or enough
+    /// quarantines will be over.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let free = self.grants();
         let mut left: Vec<Duration> = self
@@ -219,8 +221,8 @@ impl Ballot {
         self.tokens().max()
     }
 
-    /// The smallest that Q nodes can be raised to. Not the greatest of all: where one node's counter
-    /// is damaged the others refuse to follow it, and nobody would ever hold the lock.
+    /// The smallest token that Q nodes can be raised to. It is not the greatest of all: if one node's counter is
+    /// damaged, the others refuse to follow it, and nobody could ever hold the lock.
     fn reachable_token(&self) -> u64 {
         let mut tokens: Vec<u64> = self.tokens().collect();
         tokens.sort_unstable();
@@ -231,7 +233,7 @@ impl Ballot {
         tokens.get(nth).copied().unwrap_or(0)
     }
 
-    /// The token that Q nodes agree on.
+    /// The token on which Q nodes agree.
     fn agreed(&self) -> Option<u64> {
         let largest = self.largest_token()?;
         let as_it_is = match self.tokens {
@@ -251,7 +253,7 @@ impl Ballot {
         }
     }
 
-    /// Whether a node whose counter is this stands for T. Where it is only to have come so far, it may have gone further.
+    /// Returns true if a node with this counter counts for T. The counter of an epoch may be greater than T.
     fn is_vote(&self, counter: u64, t: u64) -> bool {
         match self.tokens {
             Tokens::Minted => counter == t,
@@ -322,9 +324,10 @@ mod tests {
         );
     }
 
-    /// A damaged counter and one other make a majority before the third answers: T cannot be reached, and the attempt ends.
+    /// A damaged counter and one other make a majority before the third node answers. T cannot be reached, and the
+    /// attempt ends.
     #[test]
-    fn who_does_not_follow_a_raise_is_not_asked_again() {
+    fn a_node_that_does_not_follow_a_raise_is_not_asked_again() {
         let damaged = 5_000_000_000_000_000;
         let mut ballot = ballot(&[granted(damaged), granted(7), None]);
         assert_eq!(ballot.raise(), (damaged, vec![1]));
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_is_known_before_it_is_known_why() {
+    fn a_loss_is_known_before_its_reason() {
         let open = [held(5), held(5), None, None, None];
         assert_eq!(ballot(&open).verdict(), Verdict::Open);
         let lost = [held(5), held(5), silent(), None, None];
@@ -392,14 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn retry_when_a_majority_will_be_free() {
+    fn retry_after_is_when_a_majority_will_be_free() {
         let b = ballot(&[granted(1), held(30), held(10), held(20), silent()]);
         assert_eq!(b.retry_after(), Some(Duration::from_millis(20)));
     }
 
     #[test]
     fn a_raise_goes_no_further_than_q_nodes_need() {
-        // The last one's counter is damaged: the others would not follow it.
+        // The last node's counter is damaged, so the others would not follow it.
         let mut b = ballot(&[granted(7), granted(8), granted(1 << 52)]);
         assert_eq!(b.raise(), (8, vec![0]));
         b.vote(0, Ok(Answer::Raised(8)));
@@ -438,14 +441,14 @@ mod tests {
         b.vote(1, Ok(Answer::Granted(8)));
         assert_eq!(b.verdict(), Verdict::Split, "the last writer's may be 8");
         assert_eq!(b.raise(), (8, vec![0]));
-        // Another reader has raised it further meanwhile.
+        // Another reader has raised it further in the meantime.
         b.vote(0, Ok(Answer::Raised(9)));
         assert_eq!(b.verdict(), Verdict::Won(8));
         let mut b = Ballot::new(5, 3, Tokens::Epochs, Rules::ALL);
         for (node, counter) in [7, 7, 9, 8].into_iter().enumerate() {
             b.vote(node, Ok(Answer::Granted(counter)));
         }
-        // At most two of five are behind the last writer's token.
+        // At most two of five nodes are behind the last writer's token.
         assert_eq!(b.raise(), (8, vec![0, 1]));
         b.vote(0, Ok(Answer::Raised(8)));
         assert_eq!(b.verdict(), Verdict::Won(8), "with those of 8 and 9");

@@ -1,4 +1,4 @@
-//! One answer per node, as they come in: the base of every ballot.
+//! One answer per node, as they come in. All ballots are built on this.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use crate::{
     node::answer::Answer,
 };
 
-/// What an answer says of a node in a report.
+/// How an answer appears in a report.
 pub(crate) trait Evidence {
     fn vote(&self) -> Vote;
 
-    /// The holder's entry, where it was told.
+    /// The holder's entry, if the node told it.
     fn holder(&self) -> Option<&str> {
         None
     }
 
-    /// Which of several is held.
+    /// For several names: the name that is held.
     fn which(&self) -> Option<&Name> {
         None
     }
@@ -56,7 +56,7 @@ impl Evidence for Answer {
     }
 }
 
-/// What a node that was asked has said so far.
+/// The state of one node's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard<T> {
     Waiting,
@@ -69,7 +69,7 @@ pub(crate) enum Heard<T> {
 pub(crate) struct Answers<T>(Vec<Heard<T>>);
 
 impl<T: PartialEq> Answers<T> {
-    /// Nobody has been asked.
+    /// The answers before any node has answered.
     pub(crate) fn new(nodes: usize) -> Self {
         Self((0..nodes).map(|_| Heard::Waiting).collect())
     }
@@ -98,7 +98,19 @@ impl<T: PartialEq> Answers<T> {
         self.0.len()
     }
 
-    /// How many have said what `f` accepts.
+    /// The same answers, as `read` understands them. An answer that does not fit the question counts as one that came
+    /// too late.
+    pub(crate) fn read<U>(self, read: impl Fn(T) -> Option<U>) -> Answers<U> {
+        let said = |said| read(said).map_or(Heard::Silent(Silence::TimedOut), Heard::Said);
+        let nodes = self.0.into_iter().map(|heard| match heard {
+            Heard::Waiting => Heard::Waiting,
+            Heard::Silent(why) => Heard::Silent(why),
+            Heard::Said(answer) => said(answer),
+        });
+        Answers(nodes.collect())
+    }
+
+    /// The number of answers that `f` accepts.
     pub(crate) fn count(&self, f: impl Fn(&T) -> bool) -> usize {
         let said = |heard: &&Heard<T>| matches!(heard, Heard::Said(said) if f(said));
         self.0.iter().filter(said).count()
@@ -111,19 +123,19 @@ impl<T: PartialEq> Answers<T> {
             .count()
     }
 
-    /// Who has not answered yet.
+    /// The nodes that have not answered yet.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
         let nodes = self.0.iter().enumerate();
         nodes.filter_map(|(node, heard)| (*heard == Heard::Waiting).then_some(node))
     }
 
-    /// How many would answer if their quarantine were over.
+    /// The number of nodes that gave no answer because they are in quarantine.
     pub(crate) fn quarantined(&self) -> usize {
         let in_quarantine = |h: &&Heard<T>| matches!(h, Heard::Silent(Silence::Quarantined(_)));
         self.0.iter().filter(in_quarantine).count()
     }
 
-    /// The n-th shortest quarantine (from 1).
+    /// The n-th shortest quarantine, counted from 1.
     pub(crate) fn quarantine_over_for(&self, n: usize) -> Option<Duration> {
         let mut left: Vec<Duration> = self
             .0
@@ -137,12 +149,12 @@ impl<T: PartialEq> Answers<T> {
         left.get(n.checked_sub(1)?).copied()
     }
 
-    /// Whether any node gave no answer.
+    /// Returns true if any node failed to answer.
     pub(crate) fn is_any_silent(&self) -> bool {
         self.0.iter().any(|heard| matches!(heard, Heard::Silent(_)))
     }
 
-    /// The evidence.
+    /// The answers as evidence.
     pub(crate) fn report(
         &self,
         subject: impl Into<String>,

@@ -3,15 +3,16 @@
 use super::answers::{Answers, Heard};
 use crate::{Silence, node::answer::Answer};
 
-/// What follows from the answers so far.
+/// The result of the answers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Open,
-    /// Q nodes extended. It counts only if the old validity still lasts when this is processed.
+    /// Q nodes extended the lease. It counts only if the old validity has not ended when this is processed.
     Extended,
-    /// Too many nodes say the lock is not ours: no majority can extend it, so nobody repairs it either.
+    /// Too many nodes say that the lock is not held by this entry. No majority can extend it, so it is not repaired
+    /// either.
     Evicted,
-    /// Too few answered. The old validity stands.
+    /// Too few nodes answered. The old validity stands.
     Failed,
 }
 
@@ -30,7 +31,7 @@ impl Ballot {
         }
     }
 
-    /// The nodes that say the lock is not ours.
+    /// The nodes that say that the lock is not held by this entry.
     pub(crate) fn gone(&self) -> impl Iterator<Item = usize> + '_ {
         let lost = |h: &Heard<Answer>| *h == Heard::Said(Answer::Lost);
         (0..self.answers.len()).filter(move |&n| self.answers.get(n).is_some_and(lost))

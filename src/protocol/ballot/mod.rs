@@ -1,7 +1,7 @@
-//! Many masters, one round: votes in, verdict out.
+//! Ballots: one round over all masters. Votes go in, and a verdict comes out.
 //!
-//! Everything here is pure (protocol §3): the engine brings answers and the time, a ballot says
-//! what follows. One file per question that is put to all nodes.
+//! Everything here is pure (protocol §3). The engine passes in answers and the time, and a ballot says what follows.
+//! There is one file for each request that is put to all nodes.
 
 pub(crate) mod acquire;
 pub(crate) mod answers;

@@ -1,21 +1,21 @@
-//! The answers to a RELEASE that somebody waits for.
+//! The answers to a RELEASE for which a caller waits.
 
 use super::answers::{Answers, Heard};
 use crate::{Silence, node::answer::Answer};
 
-/// What follows from the answers so far.
+/// The result of the answers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Open,
-    /// A majority confirms.
+    /// A majority confirms the release.
     Released,
-    /// It had not been ours on a majority any more.
+    /// The lock was no longer held on a majority.
     Gone,
-    /// Too few answered; what they hold expires.
+    /// Too few nodes answered. The entries on the others expire.
     NoQuorum,
 }
 
-/// The answers to one RELEASE, and where the lock was known to stand.
+/// The answers to one RELEASE, and the nodes on which the lock was known to stand.
 #[derive(Debug)]
 pub(crate) struct Ballot {
     answers: Answers<Answer>,
@@ -44,7 +44,7 @@ impl Ballot {
         if self.answers.waiting() > 0 {
             return Verdict::Open;
         }
-        // A node that does not answer may have kept it; one that says "not yours" has not.
+        // A node that does not answer may still have it. A node that says "not yours" has not.
         let silent = |n: &&usize| matches!(self.answers.get(**n), Some(Heard::Silent(_)));
         let may_keep = self.held_on.iter().filter(silent).count();
         let answered = self.answers.count(|r| matches!(r, Answer::Released(_)));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmed_gone_or_unknown() {
+    fn a_release_is_confirmed_gone_or_unknown() {
         let freed = || Some(Ok(Answer::Released(true)));
         let not_ours = || Some(Ok(Answer::Released(false)));
         let dead = || Some(Err(Silence::Stalled));
@@ -95,7 +95,7 @@ mod tests {
         );
         let evicted = [not_ours(), not_ours(), not_ours(), not_ours(), not_ours()];
         assert_eq!(verdict(&all, &evicted), Verdict::Gone);
-        // It stood on three; one of them died since.
+        // The lock stood on three nodes. One of them has died since.
         let one_died = [freed(), freed(), dead(), not_ours(), not_ours()];
         assert_eq!(verdict(&three, &one_died), Verdict::Released);
         let three_died = [dead(), dead(), dead(), freed(), freed()];

@@ -1,4 +1,4 @@
-//! For how long a grant is good (protocol §1): validity = ttl − elapsed − drift.
+//! How long a grant is good for its holder (protocol §1): validity = ttl − elapsed − drift.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::base::clock::Tick;
 const DRIFT_FLOOR: Duration = Duration::from_millis(2);
 const LEAST_NOTICE: Duration = Duration::from_millis(20);
 
-/// drift = ttl · 0.01 + 2 ms: what two clocks that slew by at most 0.5 % each may differ by.
+/// drift = ttl · 0.01 + 2 ms: the most by which two clocks that slew by at most 0.5 % each can differ over the ttl.
 pub(crate) fn drift(ttl: Duration) -> Duration {
     ttl / 100 + DRIFT_FLOOR
 }
 
-/// When a grant of `ttl` that was asked for at `t0` stops being good. The requests' sending counts,
-/// never the answers' receipt.
+/// The end of the validity of a grant of `ttl` that was asked for at `t0`. `t0` is when the requests were sent, never
+/// when the answers came.
 pub(crate) fn valid_until(t0: Tick, ttl: Duration) -> Tick {
     t0.plus(ttl.saturating_sub(drift(ttl)))
 }

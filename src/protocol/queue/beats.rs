@@ -1,75 +1,76 @@
-//! When one who waits asks which node again.
+//! Beats: when a waiter asks a node again.
 
 use std::time::Duration;
 
 use crate::base::clock::Tick;
 
-/// An end that is heard of twice may differ by this: answers take longer at times.
+/// Two answers about the same end of a lease may differ by this much, because answers sometimes take longer.
 const BLUR: Duration = Duration::from_millis(20);
-/// A node counts in ms, and what ends in one of them is still there in it.
+/// A node counts in ms. What ends within a ms is still there during that ms.
 pub(crate) const ROUNDING: Duration = Duration::from_millis(2);
 
-/// Who has the lock on a node where we do not, as far as that is known since the first node was ours.
+/// The holder on a node that this waiter does not have, as known since its first vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Has {
     #[default]
     Unknown,
-    /// One who stands before us.
+    /// A waiter before this one.
     Before,
-    /// One who stands behind us, and will give way; or nobody.
+    /// A waiter behind this one, which will give way; or nobody.
     Behind,
-    /// One who did not wait.
+    /// A holder that did not wait.
     Another,
-    /// The node does not answer, or what we had there is over.
+    /// The node does not answer, or this waiter's vote there is over.
     Silent,
 }
 
 impl Has {
-    /// Whether we may get the node soon.
+    /// Returns true if this waiter may soon get the node.
     pub(crate) fn may_be_ours(self) -> bool {
         matches!(self, Self::Unknown | Self::Behind)
     }
 }
 
-/// What a node has said of a place that is to be the last.
+/// A node's answer to a request for a place behind all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Entered {
     #[default]
     Unknown,
-    /// We stand there, or it is ours.
+    /// This waiter has a place there, or has the lock there.
     Yes,
-    /// Somebody stands there whose ticket is not less.
+    /// Another waiter is there whose ticket is not smaller.
     No,
 }
 
-/// One node.
+/// The state of one node, for one waiter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beat {
-    /// Who has it.
+    /// The holder there.
     pub(crate) has: Has,
     pub(crate) entered: Entered,
-    /// By which we know whether two nodes name the same one. 0: none who came through the line.
+    /// A number for the holder, to see if two nodes name the same one. It is 0 if the holder did not come through the
+    /// queue.
     pub(crate) holder: u32,
-    /// The request that is unanswered, its number, and when it was sent: there is one at a time.
+    /// The number of the request that is unanswered, and when it was sent. There is one at a time.
     in_flight: Option<(u64, Tick)>,
-    /// It is to be asked once more when that is answered.
+    /// The node has to be asked once more when that request is answered.
     again: bool,
     /// When to ask next.
     next: Option<Tick>,
-    /// And when once more, after the next answer.
+    /// When to ask after that. It replaces `next` with the next answer.
     later: Option<Tick>,
-    /// Since when we stand first there, or next.
+    /// Since when this waiter is the first or the next there.
     near_since: Option<Tick>,
-    /// It cannot call us: it is asked more often.
+    /// The node cannot push to this process, so it is asked more often.
     pub(crate) is_deaf: bool,
-    /// When what a holder has there that did not wait will be over.
+    /// The end of the lease of a holder there that did not wait.
     holder_ends: Option<Tick>,
-    /// When the last request was sent that it has answered, or may have read.
+    /// The time at which the last request was sent that the node has answered or may have read.
     asked_at: Option<Tick>,
 }
 
 impl Beat {
-    /// Asks as soon as it can be.
+    /// Asks as soon as possible.
     pub(crate) fn now(&mut self, now: Tick) {
         match self.in_flight {
             Some(_) => self.again = true,
@@ -77,17 +78,17 @@ impl Beat {
         }
     }
 
-    /// Asks then, or earlier if that was said before.
+    /// Asks at this time, or earlier if an earlier time was set.
     pub(crate) fn by(&mut self, at: Tick) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
-    /// Asks then too, after the next answer, or earlier if that was said before.
+    /// Asks at this time too, after the next answer, or earlier if an earlier time was set.
     pub(crate) fn later(&mut self, at: Tick) {
         self.later = Some(self.later.map_or(at, |later| later.min(at)));
     }
 
-    /// It may not be asked: another event says when it may be.
+    /// The node may not be asked now. Another event says when it may be.
     pub(crate) fn never(&mut self) {
         (self.next, self.later, self.again) = (None, None, false);
     }
@@ -96,28 +97,28 @@ impl Beat {
         self.in_flight.is_none() && self.next.is_some_and(|at| at <= now)
     }
 
-    /// Whether it may know us.
+    /// Returns true if the node may know this waiter.
     pub(crate) fn was_asked(&self) -> bool {
         self.in_flight.is_some() || self.asked_at.is_some()
     }
 
-    /// Whether it was asked once at most.
+    /// Returns true if the node was asked once at most.
     pub(crate) fn is_first(&self) -> bool {
         self.asked_at.is_none()
     }
 
-    /// It has refused what it was asked, and knows nothing of us.
+    /// The node has refused the request, and knows nothing of this waiter.
     pub(crate) fn never_asked(&mut self) {
         self.asked_at = None;
     }
 
-    /// Whether it has yet to say something of the place, and may.
+    /// Returns true if the node has still to answer about the place, and may do so.
     pub(crate) fn is_open(&self) -> bool {
         let is_asked = self.in_flight.is_some() || self.next.is_some();
         is_asked && self.entered == Entered::Unknown && self.has != Has::Silent
     }
 
-    /// Whether we stand first there, or next.
+    /// Returns true if this waiter is the first or the next there.
     pub(crate) fn is_near(&self) -> bool {
         self.near_since.is_some()
     }
@@ -127,18 +128,19 @@ impl Beat {
         self.near_since = is_near.then_some(since);
     }
 
-    /// For how long we have stood first there, or next.
+    /// For how long this waiter has been the first or the next there.
     pub(crate) fn near_for(&self, now: Tick) -> Duration {
         let since = self.near_since.map(|since| now.since(since));
         since.unwrap_or_default()
     }
 
-    /// It should hear of us now, unless it has within `fresh`; and again after `after`.
+    /// The node says that this waiter is next. It should hear from the waiter now, unless it did within `fresh`, and
+    /// again after `after`.
     pub(crate) fn told_next(&mut self, now: Tick, fresh: Duration, after: Duration) {
         self.near(now, true);
         let again = now.plus(after).plus(ROUNDING);
         match self.asked_at.map(|at| at.plus(fresh)) {
-            // What is on its way says the same.
+            // The request that is on its way serves the same purpose.
             _ if self.in_flight.is_some() => {}
             Some(stale) if again <= stale => return self.by(again),
             Some(stale) if now < stale => self.by(stale),
@@ -147,31 +149,32 @@ impl Beat {
         self.later(again);
     }
 
-    /// When it is to be asked, if that is known.
+    /// The time of the next request, if it is known.
     pub(crate) fn due(&self) -> Option<Tick> {
         self.next.filter(|_| self.in_flight.is_none())
     }
 
-    /// What it says of a holder that did not wait: until when. Whether that holder has renewed since the last time, as
-    /// an attempt never does.
+    /// Replaces the end of the lease of a holder that did not wait. Returns true if that holder has renewed since the
+    /// last answer. A mere attempt never renews.
     pub(crate) fn replace_end(&mut self, end: Option<Tick>) -> bool {
         let before = std::mem::replace(&mut self.holder_ends, end);
         matches!((before, end), (Some(before), Some(end)) if end > before.plus(BLUR))
     }
 
-    /// It is asked now.
+    /// The node is asked now.
     pub(crate) fn sent(&mut self, now: Tick, seq: u64) {
         self.in_flight = Some((seq, now));
         (self.next, self.again) = (None, false);
     }
 
-    /// It could not be asked, and was sent nothing.
+    /// The node could not be asked, and nothing was sent.
     pub(crate) fn unsent(&mut self) {
         self.in_flight = None;
         self.never();
     }
 
-    /// It answered, or will not: the number of the request, and when it was sent. Asked again now, if that was wanted meanwhile.
+    /// The request was answered, or will not be. Returns its number, and when it was sent. If another request was
+    /// wanted in the meantime, it is due now.
     pub(crate) fn ended(&mut self, now: Tick) -> Option<(u64, Tick)> {
         let sent = self.in_flight.take();
         if let Some((_, at)) = sent {

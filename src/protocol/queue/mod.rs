@@ -1,8 +1,9 @@
-//! Waiting in line for something that one holds at a time (protocol §5), pure: what nodes say and the time go in,
-//! and what is to be asked of whom comes out.
+//! The queue for something that one owner holds at a time (protocol §5). It is pure: the nodes' answers and the time go
+//! in, and the requests to send come out.
 //!
-//! A waiter stands in the same order on every node. A node that becomes free hands over to the head of its line, and
-//! what it says is a vote: [`votes`]. When to ask a node again is in [`beats`]. [`place`] is one who waits.
+//! A waiter has the same position in the queues of all nodes. A node that becomes free hands over to the first waiter
+//! in its queue, and that hand-over is a vote: see [`votes`]. When to ask a node again is in [`beats`]. One waiter is a
+//! [`place`].
 
 pub(crate) mod beats;
 pub(crate) mod place;

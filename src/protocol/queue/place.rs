@@ -1,4 +1,4 @@
-//! One who waits in line: what the nodes say goes in, and what is to be done next comes out.
+//! One waiter in a queue: the nodes' answers go in, and the next step comes out.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use crate::{
     },
 };
 
-/// After a node failed to answer it is asked again this much later, if it may be asked then.
+/// A node that failed to answer is asked again after this time, if it may be asked then.
 const AFTER_A_FAULT: Duration = Duration::from_millis(250);
-/// Nobody looks more often than this, whatever is due.
+/// The shortest rest of a place.
 const SHORTEST_REST: Duration = Duration::from_micros(500);
 
 const NEVER: Tick = Tick::from_nanos(u64::MAX);
 
-/// One place in line.
+/// One place in the queue.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The order of the line.
+    /// The order of the queue.
     pub(crate) ticket: u64,
-    /// It is taken only behind all others: nobody has said yet with which tickets they stand there.
+    /// The place is taken only behind all others. It is set while no node has named their tickets.
     pub(crate) only_last: bool,
     pub(crate) terms: Terms,
     votes: Votes,
     beats: Box<[Beat]>,
-    /// Grants of which the giving back got lost: node and request.
+    /// Grants whose YIELD got lost: node and request.
     owed: Vec<(usize, u64)>,
-    /// When the nodes that have not voted are asked, as another one has.
+    /// Another node has voted. At this time the nodes that have not voted are asked.
     hasten_at: Option<Tick>,
-    /// When all nodes were last asked because one called.
+    /// The last time at which all nodes were asked because one of them called.
     called_at: Option<Tick>,
-    /// Only while tokens are unequal: nearly no place ever needs it, and so has no room for it.
+    /// Only set while tokens are unequal. Almost no place ever needs it, so it is boxed.
     unequal: Option<Box<Unequal>>,
     rules: Rules,
 }
 
 impl Place {
-    /// Takes a place. It asks all of the nodes first.
+    /// Takes a place. All nodes are asked first.
     pub(crate) fn new(now: Tick, ticket: u64, terms: Terms, nodes: usize, rules: Rules) -> Self {
         let mut place = Self {
             ticket,
@@ -64,13 +64,13 @@ impl Place {
         place
     }
 
-    /// The same place, which is taken only behind all others.
+    /// The same place, taken only behind all others.
     pub(crate) fn only_last(mut self) -> Self {
         self.only_last = true;
         self
     }
 
-    /// The same place, of which no node knows. It asks from then on.
+    /// A copy of the place of which no node knows. It asks from then on.
     pub(crate) fn anew(&self, at: Tick) -> Self {
         Self {
             only_last: self.only_last,
@@ -84,11 +84,11 @@ impl Place {
         let Some(beat) = self.beats.get_mut(node) else {
             return;
         };
-        let is_first = beat.is_first();
+        let never_answered = beat.is_first();
         let sent = beat.ended(now);
-        // Who is new asks once more soon. Until then the node need not tell us that we are next.
+        // A waiter that is new asks once more soon. Until then the node need not tell it that it is next.
         let is_new = sent.is_some_and(|(asked, _)| asked == 1) && self.rules.hold(Rule::SecondAsk);
-        let was_partial = self.votes.is_partial();
+        let was_partial = self.votes.is_any_given();
         if self.only_last {
             beat.entered = match answer {
                 Position::Refused => Entered::No,
@@ -99,10 +99,10 @@ impl Place {
             Position::Refused => {
                 self.votes
                     .lost(node, sent.map_or(u64::MAX, |(asked, _)| asked));
-                if is_first {
+                if never_answered {
                     beat.never_asked();
                 }
-                // Otherwise the place stands by what others have said: it is taken here too.
+                // By the answers of the others the place stands, so it is taken here too.
                 if !self.only_last {
                     beat.now(now);
                 }
@@ -110,8 +110,8 @@ impl Place {
             Position::Taken { seq, token } => {
                 beat.has = Has::Unknown;
                 if self.votes.was_yielded(node, seq) && self.rules.hold(Rule::YieldedIsOver) {
-                    // The node was never told, or not yet: it is told once more, which changes nothing then. And it is asked
-                    // whether it has heard of it.
+                    // The node has not heard of the YIELD, or not yet. It is sent again, which changes nothing if the
+                    // node has heard of it. The node is also asked again, to see if it has.
                     beat.by(next_beat(now, self.terms.as_head()));
                     self.owed.push((node, seq));
                     return;
@@ -121,7 +121,7 @@ impl Place {
                         self.voted(now, node, was_partial);
                     }
                     Some(_) => {}
-                    // Nobody knows when that was asked for: it is asked for again.
+                    // It is not known when that grant was asked for, so the node is asked again.
                     None => self.ask(now, node),
                 }
             }
@@ -133,14 +133,15 @@ impl Place {
                 is_reserved,
                 holder,
             } => {
-                // A hand-over by this very request came after this answer, though it may be read before.
+                // A hand-over by this very request came after this answer, though it may be read before it.
                 self.votes
                     .lost(node, sent.map_or(u64::MAX, |(asked, _)| asked));
                 beat.near(now, rank == 0);
-                let is_partial = self.votes.is_partial();
-                // Who cannot be called finds out by itself that it is the head, before what is kept for it is over.
+                let is_partial = self.votes.is_any_given();
+                // A waiter that cannot be called finds out by itself that it is the first, before the node stops
+                // keeping the lock for it.
                 let every = match (beat.is_near(), beat.is_deaf) {
-                    // What follows from it changes while others give way.
+                    // The result may change while others give way.
                     (_, false) if is_partial => self.terms.as_head(),
                     (true, true) => self.terms.as_head() / 2,
                     (true, false) => self.terms.as_head_for(beat.near_for(now)),
@@ -150,8 +151,8 @@ impl Place {
                 };
                 if self.rules.hold(Rule::JoinAgain) {
                     beat.by(next_beat(now, every));
-                    // Whoever was called may have vanished, and those between with it: the node has to be asked to call
-                    // the next.
+                    // The waiter that was called may have vanished, and those between it and this one too. The node has
+                    // to be asked so that it calls the next one.
                     if let (true, Some(left)) = (rank <= 1 || is_reserved, remaining) {
                         // A free lock that could not be handed over is asked for from time to time.
                         let left = if left.is_zero() {
@@ -163,8 +164,8 @@ impl Place {
                     }
                 }
                 let left = remaining.filter(|left| ticket == 0 && !left.is_zero());
-                // A holder that did not wait has no ticket, and may be an attempt that is given up. One that renews
-                // is none, and has to be put back where we hold.
+                // A holder that did not wait has no ticket. It may be an attempt that is given up. A holder that renews
+                // is not one, and its lock may have to be repaired on nodes that this waiter holds.
                 let is_before = match ticket {
                     0 => beat.replace_end(left.map(|left| now.plus(left))),
                     _ if ticket == self.ticket => is_first,
@@ -184,7 +185,7 @@ impl Place {
         }
     }
 
-    /// A node did not answer, or with an error.
+    /// A node did not answer, or answered with an error.
     pub(crate) fn unanswered(&mut self, now: Tick, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.ended(now);
@@ -193,22 +194,22 @@ impl Place {
         }
     }
 
-    /// Whether a node can call us.
-    pub(crate) fn hears(&mut self, node: usize, hears: bool) {
+    /// Notes if this node can push to this process.
+    pub(crate) fn set_can_push(&mut self, node: usize, can_push: bool) {
         if let Some(beat) = self.beats.get_mut(node) {
-            beat.is_deaf = !hears;
+            beat.is_deaf = !can_push;
         }
     }
 
-    /// A node may not be asked now. When it may be, it [comes back](Self::came_back).
-    pub(crate) fn refused(&mut self, node: usize) {
+    /// A node may not be asked now. [`came_back`](Self::came_back) says when it may be.
+    pub(crate) fn mark_unsent(&mut self, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.has = Has::Silent;
             beat.unsent();
         }
     }
 
-    /// What was to be given back cannot be sent: the node may not be asked now. What is on its way there may still be
+    /// A YIELD cannot be sent, because the node may not be asked now. A request that is on its way there may still be
     /// answered.
     pub(crate) fn unreached(&mut self, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
@@ -217,14 +218,14 @@ impl Place {
         }
     }
 
-    /// A node does not vote any more. What it was asked may still be answered.
+    /// A node does not vote any more. A request that it was sent may still be answered.
     pub(crate) fn went(&mut self, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.has = Has::Silent;
         }
     }
 
-    /// A node may be asked, perhaps again, and does not know us any more.
+    /// A node may be asked, perhaps again, and does not know this waiter any more.
     pub(crate) fn came_back(&mut self, now: Tick, node: usize) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.has = Has::Unknown;
@@ -233,19 +234,20 @@ impl Place {
         }
     }
 
-    /// A node hands over, unasked.
+    /// A node hands over by a push.
     pub(crate) fn handed(&mut self, now: Tick, node: usize, seq: u64, token: u64) {
-        let was_partial = self.votes.is_partial();
+        let was_partial = self.votes.is_any_given();
         let term = self.terms.term();
         match self.votes.pushed(node, seq, token, term, now) {
             true => self.voted(now, node, was_partial),
             false if self.votes.was_yielded(node, seq) => {}
-            // Sent so long ago that it is worth nothing: the node says it again, for as long as we ask.
+            // The request was sent so long ago that the hand-over is worth nothing. The node says it again, as long as
+            // it is asked.
             false => self.ask(now, node),
         }
     }
 
-    /// A node keeps it for us, and waits for us to ask.
+    /// A node keeps the lock for this waiter, and waits for it to ask.
     pub(crate) fn called(&mut self, now: Tick, node: usize) {
         let recently = |at: Tick| now < at.plus(self.terms.votes_follow());
         if self.called_at.is_some_and(recently) {
@@ -255,20 +257,20 @@ impl Place {
         self.ask_the_others(now);
     }
 
-    /// We are next there: it should hear of us now, and again after this.
+    /// A node says that this waiter is next. The node should hear from it now, and again after this time.
     pub(crate) fn told_next(&mut self, now: Tick, node: usize, after: Duration) {
         if let Some(beat) = self.beats.get_mut(node) {
             beat.told_next(now, self.terms.as_head(), after);
         }
     }
 
-    /// A node's answer to a raise; none: it did not raise.
+    /// A node's answer to a raise. `None` if the node did not raise.
     pub(crate) fn raised(&mut self, now: Tick, node: usize, counter: Option<u64>) {
         match counter {
             Some(counter) => self.votes.raised(node, counter),
             None => {
                 self.votes.lost(node, u64::MAX);
-                // It may not know us any more.
+                // The node may not know this waiter any more.
                 self.ask(now, node);
             }
         }
@@ -276,10 +278,10 @@ impl Place {
 
     // ---- what follows -----------------------------------------------------------------------
 
-    /// What is to be done now; to be asked for until it is a rest.
+    /// The next step. Must be called again until it is a rest.
     pub(crate) fn next(&mut self, now: Tick) -> Step {
         for node in self.votes.lapse(now) {
-            // It may not know us any more.
+            // The node may not know this waiter any more.
             self.went(node);
             self.ask(now, node);
         }
@@ -295,7 +297,7 @@ impl Place {
                     unequal.raise_until = None;
                     unequal.settle_at.take().is_some()
                 });
-                // With the next majority it begins anew, to what those can be raised to.
+                // With the next majority a raise begins again, to a token that those nodes can reach.
                 self.votes.end_raise();
                 // Votes that are renewed one after the other may never be a majority for long enough.
                 let others_first = self.others().any(|has| has == Has::Before);
@@ -330,7 +332,7 @@ impl Place {
         Step::Ask(nodes, seq)
     }
 
-    /// The nodes that may know us: they have to be told when we leave.
+    /// The nodes that may know this waiter. They have to be told when it leaves.
     pub(crate) fn asked(&self) -> impl Iterator<Item = usize> + '_ {
         let beats = self.beats.iter().enumerate();
         beats.filter_map(|(node, beat)| beat.was_asked().then_some(node))
@@ -357,7 +359,7 @@ impl Place {
         }
     }
 
-    /// Whom to ask now. Who hears of one that is due asks those too that are nearly so: it is one request.
+    /// The nodes to ask now. Because beats are on a grid, nodes that are due at about the same time share one request.
     fn due(&self, now: Tick) -> impl Iterator<Item = usize> + '_ {
         let beats = self.beats.iter().enumerate();
         beats.filter_map(move |(node, beat)| beat.is_due(now).then_some(node))
@@ -378,7 +380,7 @@ impl Place {
     }
 }
 
-/// The next time to ask, at most this much later, on a grid: so those of many who wait leave together.
+/// The next time to ask, at most `every` later, rounded down to a grid. So the requests of many waiters leave together.
 fn next_beat(now: Tick, every: Duration) -> Tick {
     let at = now.plus(every);
     let step = Tick::default().plus(every / 8).nanos().max(1);
@@ -390,61 +392,62 @@ fn next_beat(now: Tick, every: Duration) -> Tick {
 /// A node's answer to a request of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Position {
-    /// This waiter has it, by the request with this number.
+    /// This waiter has the lock there, by the request with this number.
     Taken { seq: u64, token: u64 },
-    /// It is another's.
+    /// The waiter does not have it there.
     Behind {
-        /// How many stand before us.
+        /// The number of waiters before this one.
         rank: u64,
-        /// For how much longer; none: without an end.
+        /// For how much longer it is held. `None` if that has no end.
         remaining: Option<Duration>,
-        /// The ticket that it came with; 0: it did not wait.
+        /// The ticket with which the holder came. 0 if it did not wait.
         ticket: u64,
-        /// Its entry comes before this waiter's, which decides between equal tickets.
+        /// The holder's entry comes before this waiter's, which decides between equal tickets.
         is_first: bool,
         /// It is free, and kept for a waiter that was called.
         is_reserved: bool,
-        /// A number for its entry, where that is known.
+        /// A number for the holder's entry, if that is known.
         holder: u32,
     },
-    /// It gives no place: we would come before others.
+    /// The node gives no place, because this waiter would come before others.
     Refused,
 }
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// These nodes are to be asked by the request with this number.
+    /// Ask these nodes, by the request with this number.
     Ask(Vec<usize>, u64),
-    /// These grants are to be given back: node and request.
+    /// Give back these grants: node and request.
     GiveWay(Vec<(usize, u64)>),
-    /// The counters for these grants are to be raised to this token.
+    /// Raise the counters for these grants to this token.
     Raise(u64, Vec<(usize, u64)>),
     Won(Won),
-    /// Others came before: this place is given up, and another taken behind all that were named.
+    /// Other waiters came before. Give up this place, and take another behind all that were named.
     Again,
-    /// Too few nodes say anything of this place: it is given up, and the lock asked for as if nobody waited.
+    /// Too few nodes say anything about this place. Give it up, and make an attempt as if nobody waited.
     Unheard,
-    /// Nothing before this.
+    /// Nothing to do before this time.
     Rest(Option<Tick>),
 }
 
 /// The state of a place while tokens are unequal.
 #[derive(Debug, Default)]
 struct Unequal {
-    /// When to stop waiting for the rest.
+    /// When to stop waiting for the other votes.
     settle_at: Option<Tick>,
-    /// Until when a raise may take.
+    /// The time by which a raise must be done.
     raise_until: Option<Tick>,
-    /// Grants that came while others were being raised: to which token, and node and request.
+    /// Grants that came while others were being raised: the token to raise them to, and node and request.
     late: Vec<(u64, (usize, u64))>,
 }
 
 // ---- Split grants: which waiter yields
 
 impl Place {
-    /// A place that is to be the last stands once a majority has it: so nobody stood on a majority before whom it comes. Where one node
-    /// refuses it, a majority has to have said with which tickets others stand there.
+    /// A place behind all others stands once a majority has given it. Then no other waiter stood on a majority before
+    /// it, so it overtakes nobody. If one node refuses it, a majority must have answered, so that the tickets of the
+    /// others are known.
     fn enter(&mut self, now: Tick) -> Option<Step> {
         if !self.only_last {
             return None;
@@ -469,7 +472,7 @@ impl Place {
         (entered + refused + open < needed).then_some(Step::Unheard)
     }
 
-    /// One more node has handed over: the others follow soon, or are asked.
+    /// One more node has handed over. The others follow soon, or are asked.
     fn voted(&mut self, now: Tick, node: usize, was_partial: bool) {
         if let Some((token, seq)) = self.votes.is_late(node) {
             let unequal = self.unequal.get_or_insert_default();
@@ -481,7 +484,7 @@ impl Place {
             (beat.has, beat.holder) = (Has::Unknown, 0);
         }
         if !was_partial {
-            // Earlier answers may be over by now: another waiter had all nodes.
+            // Earlier answers may be out of date by now, because another waiter had all nodes.
             for beat in &mut self.beats {
                 beat.holder = 0;
                 if beat.has != Has::Silent {
@@ -497,8 +500,8 @@ impl Place {
         beats.filter_map(|(node, beat)| (!self.votes.has(node)).then_some(beat.has))
     }
 
-    /// True if others must go first. Either this waiter has some nodes, and those that it may still get are too few for a
-    /// majority unless earlier waiters give way. Or another one has a majority.
+    /// Returns true if others must go first. Either this waiter has some nodes, but those that it may still get are too
+    /// few for a majority unless earlier waiters give way. Or another waiter has a majority.
     fn is_blocked(&self) -> bool {
         let ours = self.beats.len() - self.others().count();
         if ours == 0 {
@@ -509,7 +512,7 @@ impl Place {
         too_few && self.others().any(|has| has == Has::Before) || self.is_won_by_another()
     }
 
-    /// True if a majority names one holder. That is a lease, and gives way to nobody.
+    /// Returns true if a majority names one holder. That is a lease, which gives way to nobody.
     fn is_won_by_another(&self) -> bool {
         let named = |holder: u32| {
             let same = self.beats.iter().filter(|beat| beat.holder == holder);
@@ -530,21 +533,21 @@ impl Place {
         given
     }
 
-    /// Asks nodes that have not voted though others have, and asks nodes again whose vote is over.
+    /// Asks the nodes that have not voted although others have.
     fn look_at_votes(&mut self, now: Tick) {
-        if !self.votes.is_partial() {
+        if !self.votes.is_any_given() {
             self.hasten_at = None;
         } else if self.hasten_at.is_some_and(|at| at <= now) {
-            // Once for these votes: a call, a hand-over or a beat follows.
+            // They are asked once for these votes. A call, a hand-over or a beat follows.
             self.hasten_at = Some(NEVER);
             self.ask_the_others(now);
         }
     }
 
-    /// A majority has handed over with unequal tokens. It waits for the rest for one more round trip, and raises then.
+    /// A majority has handed over with unequal tokens. Waits for the others for one more round trip, and then raises.
     fn split(&mut self, now: Tick) -> Option<Step> {
         if !self.votes.is_raised() {
-            // Never for so long that what we have may be over.
+            // The wait must not be so long that the votes run out.
             let left = self.votes.next_lapse().map(|at| at.since(now) / 2);
             let patience = left.map_or(self.terms.round_trip, |left| {
                 left.min(self.terms.round_trip)

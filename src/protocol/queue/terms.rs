@@ -1,4 +1,4 @@
-//! For how long is what: the times that a waiter brings to a node (protocol §5).
+//! The times that a waiter sends to a node with its request (protocol §5).
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use crate::protocol::ballot::validity::{drift, notice};
 
 const SHORTEST_TERM: Duration = Duration::from_secs(1);
 const SHORTEST_CLAIM: Duration = Duration::from_millis(50);
-/// For this many terms a head is always fresh enough for a hand-over.
+/// For this many terms the first waiter asks so often that it can always be handed the lock.
 const PROMPT: u32 = 2;
 
 /// The times of one waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// For how long the lock is wanted, without the lock-delay.
+    /// The ttl of the lock, without the lock-delay.
     pub(crate) ttl: Duration,
-    /// Who has not been heard of for so long waits no more.
+    /// A waiter that a node has not heard of for this long is dropped.
     pub(crate) life: Duration,
-    /// Within this a node is answered by nearly always.
+    /// The time within which a node nearly always answers.
     pub(crate) round_trip: Duration,
 }
 
 impl Terms {
-    /// `life`: the fleet's longest ttl. `round_trip`: within which a majority answers nearly always.
+    /// `life` is at most the fleet's `max_ttl`. `round_trip` is the time within which a majority nearly always answers.
     pub(crate) fn new(ttl: Duration, life: Duration, round_trip: Duration) -> Self {
         Self {
             ttl,
@@ -30,23 +30,24 @@ impl Terms {
         }
     }
 
-    /// S: for how long a hand-over is good until it is confirmed.
+    /// S: how long a hand-over is good until it is confirmed.
     pub(crate) fn term(&self) -> Duration {
         (self.round_trip * 20).max(SHORTEST_TERM).min(self.ttl)
     }
 
-    /// For how long a free lock is kept for who was called.
+    /// How long a node keeps a free lock for a waiter that was called.
     pub(crate) fn claim(&self) -> Duration {
         (self.round_trip * 4).max(SHORTEST_CLAIM)
     }
 
-    /// How often the head of a line asks at first: what a node knows of it is then never too old for a hand-over.
+    /// How often the first waiter asks at first. At this rate the node has always heard of it recently enough for a
+    /// hand-over.
     pub(crate) fn as_head(&self) -> Duration {
         self.term() / 4
     }
 
-    /// The same for one that has been the head for so long. After some terms it asks less often, and ever less: who has
-    /// waited for seconds may be called, which costs a round trip more.
+    /// The same for a waiter that has been the first for this long. After some terms it asks less and less often. A
+    /// waiter that has waited for seconds may be called instead, which costs one more round trip.
     pub(crate) fn as_head_for(&self, long: Duration) -> Duration {
         match long < self.term() * PROMPT {
             true => self.as_head(),
@@ -54,19 +55,18 @@ impl Terms {
         }
     }
 
-    /// How often the others ask.
+    /// How often the other waiters ask.
     pub(crate) fn behind(&self) -> Duration {
         self.life / 3
     }
 
-    /// After a first vote the others follow within this, or are asked for.
+    /// The time within which other votes should follow a first one. Otherwise their nodes are asked.
     pub(crate) fn votes_follow(&self) -> Duration {
         self.round_trip + self.round_trip / 5
     }
 }
 
-/// For how long what was granted for this long is good for its holder, and how long before that end its loss is
-/// announced.
+/// How long a grant of this length is good for its holder, and how long before that end its loss is announced.
 pub(crate) fn good_for(granted: Duration) -> (Duration, Duration) {
     (granted.saturating_sub(drift(granted)), notice(granted))
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_the_head_for_long_asks_less_often() {
+    fn a_waiter_that_is_head_for_long_asks_less_often() {
         let terms = Terms::new(ms(10_000), ms(30_000), ms(1));
         for (long, every) in [
             (1_999, 250),
@@ -106,7 +106,7 @@ mod tests {
     fn a_head_is_always_fresh_enough_for_a_hand_over() {
         for (ttl, round_trip) in [(10_000, 1), (10_000, 60), (100, 1), (300, 2)] {
             let terms = Terms::new(ms(ttl), ms(30_000), ms(round_trip));
-            // A node hands over within half a term of the last word.
+            // A node hands over if it heard of the waiter within the last half term.
             assert!(terms.as_head() + terms.round_trip < terms.term() / 2);
             let (good, notice) = good_for(terms.term());
             assert!(good > terms.term() / 2 + notice, "{terms:?}");

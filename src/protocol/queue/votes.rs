@@ -1,6 +1,6 @@
-//! The votes of one who waits: which nodes have handed over, by which request, and until when that is good.
+//! The votes for one waiter: which nodes have handed over, by which request, and until when each vote is good.
 //!
-//! A vote counts from the sending of the request that carried its number, never from its receipt.
+//! A vote counts from when the request with its number was sent, never from when the vote was received.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use crate::base::{
     rules::{Rule, Rules},
 };
 
-/// The last requests whose sending is remembered. A hand-over by an older one is worth nothing.
+/// How many of the last requests are remembered. A hand-over by an older one does not count.
 const REMEMBERED: u64 = 8;
 
 /// A node's hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vote {
     node: usize,
-    /// By which request.
+    /// The number of the request that it answers.
     seq: u64,
     token: u64,
-    /// Until when it is good.
+    /// The time until which it is good.
     end: Tick,
-    /// When its loss would be announced.
+    /// The time at which its loss would be announced.
     lost_at: Tick,
-    /// It has to be confirmed: the node keeps it for a term, not for the ttl.
+    /// It has to be confirmed, because the node keeps it for a term and not for the ttl.
     is_provisional: bool,
 }
 
 impl Vote {
-    /// A node's grant, which lasts this long from `t0` on, and has to be confirmed.
+    /// A node's grant, which lasts for `granted` from `t0` on and has to be confirmed.
     fn new(node: usize, seq: u64, token: u64, t0: Tick, granted: Duration) -> Self {
         let (good, notice) = good_for(granted);
         let end = t0.plus(good);
@@ -44,24 +44,24 @@ impl Vote {
     }
 }
 
-/// The votes of all nodes for one who waits.
+/// The votes of all nodes for one waiter.
 #[derive(Debug)]
 pub(crate) struct Votes {
-    /// In the order of the nodes. Who waits has none for nearly all of the time, and there is no room for any then.
+    /// In the order of the nodes. A waiter has no votes for nearly all of the time, and then this takes no memory.
     given: Vec<Vote>,
-    /// Of each node: what was granted by this request or an earlier one was given back. The last ones may be missing, as
-    /// long as nothing was.
+    /// By node: grants by requests up to this number were given back. Nodes at the end may be missing, as long as they
+    /// gave nothing back.
     yielded: Vec<u64>,
     needed: usize,
-    /// When each of the last requests was sent, by its number.
+    /// The times at which the last requests were sent, by number.
     sent: [Option<Tick>; REMEMBERED as usize],
     last_seq: u64,
-    /// T, once it is being raised to.
+    /// T, once the raise has begun.
     raised_to: Option<u64>,
     rules: Rules,
 }
 
-/// What follows from the votes.
+/// The result of the votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Open,
@@ -74,9 +74,9 @@ pub(crate) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Won {
     pub(crate) token: u64,
-    /// Until when it is good.
+    /// The time until which it is good.
     pub(crate) end: Tick,
-    /// How long before that its loss is announced.
+    /// How long before that end its loss is announced.
     pub(crate) notice: Duration,
     /// It has to be confirmed to be good for its ttl.
     pub(crate) is_provisional: bool,
@@ -95,7 +95,7 @@ impl Votes {
         }
     }
 
-    /// How many votes are a majority.
+    /// The number of votes that make a majority.
     pub(crate) fn needed(&self) -> usize {
         self.needed
     }
@@ -109,8 +109,8 @@ impl Votes {
         self.last_seq
     }
 
-    /// A node hands over, unasked, by the request with this number, for the term that every request brings. Returns
-    /// whether that counts.
+    /// A node hands over by a push, by the request with this number, for the term that every request brings. Returns
+    /// true if that counts.
     pub(crate) fn pushed(
         &mut self,
         node: usize,
@@ -128,8 +128,8 @@ impl Votes {
         self.count(Vote::new(node, seq, token, t0, term))
     }
 
-    /// A node's answer to a request that was sent at `t0`: it is ours for the ttl from then on, by the request with
-    /// this number, which may be an earlier one. Whether that counts.
+    /// A node answers a request that was sent at `t0`. It grants the ttl from then on. The grant belongs to the request
+    /// with this number, which may be an earlier one. Returns true if that counts.
     pub(crate) fn taken(
         &mut self,
         node: usize,
@@ -150,7 +150,7 @@ impl Votes {
             return false;
         }
         match self.given.iter_mut().find(|known| known.node == vote.node) {
-            // The same grant, heard of twice: the later end is true as well.
+            // The same grant is heard of twice. The later end is true as well.
             Some(known) if known.seq == vote.seq => {
                 known.token = known.token.max(vote.token);
                 if known.lost_at < vote.lost_at {
@@ -167,13 +167,13 @@ impl Votes {
         true
     }
 
-    /// The node says that it is another's, to the request with this number: what came by an earlier one is over.
+    /// The node answers the request with this number that another owner has it. Grants by earlier requests are over.
     pub(crate) fn lost(&mut self, node: usize, asked: u64) {
         self.given
             .retain(|vote| vote.node != node || vote.seq >= asked);
     }
 
-    /// Forgets votes that are over: at which nodes.
+    /// Forgets votes that are over. Returns their nodes.
     pub(crate) fn lapse(&mut self, now: Tick) -> Vec<usize> {
         let lapsed = |vote: &Vote| vote.lost_at <= now;
         let over = self.given.iter().filter(|vote| lapsed(vote));
@@ -182,7 +182,7 @@ impl Votes {
         over
     }
 
-    /// When the next vote is over.
+    /// The time at which the next vote is over.
     pub(crate) fn next_lapse(&self) -> Option<Tick> {
         self.given.iter().map(|vote| vote.lost_at).min()
     }
@@ -191,8 +191,8 @@ impl Votes {
         self.of(node).is_some()
     }
 
-    /// Whether any node has handed over, and not enough of them.
-    pub(crate) fn is_partial(&self) -> bool {
+    /// Returns true if any node has handed over.
+    pub(crate) fn is_any_given(&self) -> bool {
         !self.given.is_empty()
     }
 
@@ -201,12 +201,12 @@ impl Votes {
         self.given.iter().map(|vote| (vote.node, vote.token))
     }
 
-    /// Whether this grant was given back.
+    /// Returns true if this grant was given back.
     pub(crate) fn was_yielded(&self, node: usize, seq: u64) -> bool {
         seq <= self.yielded.get(node).copied().unwrap_or(0)
     }
 
-    /// Gives everything back: which nodes, and by which request it had come.
+    /// Gives up all votes. Returns the nodes, each with the number of the request by which it granted.
     pub(crate) fn give_way(&mut self) -> Vec<(usize, u64)> {
         self.raised_to = None;
         let given = std::mem::take(&mut self.given);
@@ -222,8 +222,8 @@ impl Votes {
         given.iter().map(|vote| (vote.node, vote.seq)).collect()
     }
 
-    /// Begins to make the tokens equal: T, the smallest that enough nodes can be raised to, and who is to be raised,
-    /// with the request by which it came to us.
+    /// Starts the raise. T is the smallest token that enough nodes can be raised to. Returns T and the nodes to raise,
+    /// each with the number of the request by which it granted.
     pub(crate) fn raise(&mut self) -> (u64, Vec<(usize, u64)>) {
         let mut tokens: Vec<u64> = self.given.iter().map(|vote| vote.token).collect();
         tokens.sort_unstable();
@@ -233,7 +233,8 @@ impl Votes {
         (token, self.behind(token))
     }
 
-    /// Whether this node came with a smaller token while others are being raised: T, and by which request it came.
+    /// If this node granted a smaller token while others are being raised: T, and the number of the request by which it
+    /// granted.
     pub(crate) fn is_late(&self, node: usize) -> Option<(u64, u64)> {
         let token = self.raised_to?;
         let vote = self.of(node)?;
@@ -249,7 +250,7 @@ impl Votes {
         }
     }
 
-    /// There is no majority to be raised any more.
+    /// There is no longer a majority to be raised.
     pub(crate) fn end_raise(&mut self) {
         self.raised_to = None;
     }
@@ -285,7 +286,7 @@ impl Votes {
         self.given.iter().find(|vote| vote.node == node)
     }
 
-    /// When the request with this number was sent, if it is one of the last.
+    /// The time at which the request with this number was sent, if it is one of the last.
     fn sent_at(&self, seq: u64) -> Option<Tick> {
         let is_known = seq <= self.last_seq && self.last_seq - seq < REMEMBERED;
         let sent = self.sent.get(place_of(seq)).filter(|_| is_known)?;
@@ -298,7 +299,7 @@ impl Votes {
     }
 }
 
-/// Where the sending of the request with this number is remembered.
+/// The index under which the time of this request is kept.
 fn place_of(seq: u64) -> usize {
     (seq % REMEMBERED) as usize
 }
@@ -308,14 +309,14 @@ mod tests {
     use super::*;
 
     const TTL: Duration = Duration::from_secs(10);
-    /// S; drift 12 ms, notice 50 ms.
+    /// S. Its drift is 12 ms, its notice 50 ms.
     const TERM: Duration = Duration::from_secs(1);
 
     fn at(ms: u64) -> Tick {
         Tick::from_nanos(1_000_000_000 + ms * 1_000_000)
     }
 
-    /// Three nodes; request 1 was sent at 0.
+    /// Three nodes. Request 1 was sent at 0.
     fn votes() -> Votes {
         let mut votes = Votes::new(2, Rules::ALL);
         assert_eq!(votes.request(at(0)), 1);
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_over_counts_from_the_request_that_registered_us() {
+    fn a_hand_over_counts_from_the_registering_request() {
         let mut votes = votes();
         assert_eq!(votes.request(at(400)), 2);
         assert!(votes.pushed(0, 1, 7, TERM, at(450)));
@@ -351,24 +352,24 @@ mod tests {
         let won = won(&votes, 310);
         assert_eq!(won.end, at(200 + 10_000 - 102));
         assert!(!won.is_provisional);
-        // What was sent before says no less.
+        // A hand-over of an earlier time does not shorten it.
         assert!(votes.pushed(0, 1, 7, TERM, at(320)));
         assert_eq!(self::won(&votes, 320).end, won.end);
     }
 
     #[test]
-    fn a_hand_over_by_an_unknown_request_is_worth_nothing() {
+    fn a_hand_over_for_an_unknown_request_is_not_a_vote() {
         let mut votes = votes();
         assert!(!votes.pushed(0, 9, 7, TERM, at(1)));
         for n in 0..REMEMBERED {
             votes.request(at(n));
         }
         assert!(!votes.pushed(0, 1, 7, TERM, at(1)), "forgotten");
-        assert!(!votes.is_partial());
+        assert!(!votes.is_any_given());
     }
 
     #[test]
-    fn what_was_given_back_is_over_and_what_comes_later_is_not() {
+    fn a_yielded_grant_is_over_and_a_later_grant_counts() {
         let mut votes = votes();
         votes.pushed(0, 1, 7, TERM, at(1));
         assert_eq!(votes.give_way(), [(0, 1)]);

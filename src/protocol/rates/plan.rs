@@ -1,4 +1,4 @@
-//! Whom to ask for how many units.
+//! Decides which nodes to ask for how many units.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::base::clock::Tick;
 /// A node counts as near if its round trip is at most this much longer than twice that of the nearest node.
 const NEAR: Duration = Duration::from_millis(2);
 
-/// What follows.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// These nodes, for so many each.
+    /// Ask each of these nodes for this number of units.
     Ask(Vec<(usize, u32)>),
-    /// Each of them says what is taken. Without that nobody knows how long to wait.
+    /// Ask every node which units are taken. Without that it is not known how long to wait.
     Look,
-    /// There are too few, for so long.
+    /// There are too few units for this long.
     Wait(Duration),
-    /// Never so many, of these nodes.
+    /// These nodes never have as many units.
     Never,
 }
 
@@ -63,13 +63,13 @@ pub(crate) fn plan(
     }
 }
 
-/// How many units there may be.
+/// The number of units that there may be.
 pub(crate) fn left(nodes: &[(usize, &View)], now: Tick) -> u32 {
     let rooms = nodes.iter().map(|(_, view)| u64::from(view.room(now)));
     u32::try_from(rooms.sum::<u64>()).unwrap_or(u32::MAX)
 }
 
-/// Until there are so many, if nobody takes any meanwhile. None: never.
+/// The time until there are `wanted` units, if nobody takes any in the meantime. `None` if there never are.
 pub(crate) fn wait(nodes: &[(usize, &View)], wanted: u64, now: Tick) -> Option<Duration> {
     let enough = |at: Tick| {
         let rooms = nodes.iter().map(|(_, view)| u64::from(view.room_then(at)));
@@ -87,8 +87,8 @@ fn total(rooms: &[(usize, u32)]) -> u64 {
     rooms.iter().map(|(_, room)| u64::from(*room)).sum()
 }
 
-/// One near node that has enough units, chosen with a probability in proportion to its units. If no node has enough, the
-/// nodes with the most.
+/// One near node that has enough units, chosen with a probability in proportion to its units. If no node has enough,
+/// the nodes with the most.
 fn divide(
     mut rooms: Vec<(usize, u32)>,
     wanted: u32,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_node_has_is_gathered() {
+    fn more_units_than_one_node_has_are_gathered() {
         assert_eq!(
             planned(&[2, 3, 5], (9, 9), 0),
             Plan::Ask(vec![(2, 5), (1, 3), (0, 1)])
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_to_wait_by_what_is_not_known() {
+    fn no_wait_is_told_before_the_nodes_were_looked_at() {
         let views = views(&[0, 0]);
         let nodes: Vec<(usize, &View)> = views.iter().enumerate().collect();
         let plan = plan(seen(&nodes, 500, 400), Amount::exactly(1), &[], |_| 0);

@@ -1,17 +1,17 @@
-//! What is known of the units of one node.
+//! This process's knowledge of the units of one node.
 
 use std::time::Duration;
 
 use crate::base::{clock::Tick, quota::Window};
 
-/// One node. It is seen through what it answered last: others may have taken units since, so there are never more than
-/// this says, but for those that were given back.
+/// The units of one node, according to its last answer. Others may have taken units since, so there are never more
+/// units than this says, except for units that were given back.
 #[derive(Debug)]
 pub(crate) struct View {
     intervals: Vec<Interval>,
-    /// In requests that are under way.
+    /// Units in requests that are under way.
     asked: u32,
-    /// When it said last what is taken, and until when.
+    /// The last time at which the node said which units are taken, and until when.
     pub(crate) looked_at: Option<Tick>,
 }
 
@@ -19,12 +19,12 @@ pub(crate) struct View {
 struct Interval {
     window: Window,
     share: u32,
-    /// Units, and when they are free; the first first.
+    /// The units that are taken, and when they become free, the earliest first.
     taken: Vec<(Tick, u32)>,
 }
 
 impl View {
-    /// Of which nothing is known: all may be free.
+    /// A view of a node of which nothing is known: all units may be free.
     pub(crate) fn new(windows: impl Iterator<Item = (Window, u32)>) -> Self {
         let intervals = windows.map(|(window, share)| Interval {
             window,
@@ -38,51 +38,51 @@ impl View {
         }
     }
 
-    /// How many units there may be at that instant.
+    /// The number of units that there may be at that time.
     pub(crate) fn room(&self, at: Tick) -> u32 {
         self.room_then(at).saturating_sub(self.asked)
     }
 
-    /// The same, if none of what is asked for now is given.
+    /// The same, if the requests under way get nothing.
     pub(crate) fn room_then(&self, at: Tick) -> u32 {
         let rooms = self.intervals.iter().map(|interval| interval.room(at));
         rooms.min().unwrap_or(0)
     }
 
-    /// How many units there are if none is taken.
+    /// The number of units if none is taken.
     pub(crate) fn share(&self) -> u32 {
         let shares = self.intervals.iter().map(|interval| interval.share);
         shares.min().unwrap_or(0)
     }
 
-    /// When units that count now are free.
+    /// The times at which units that are taken now become free.
     pub(crate) fn ends(&self) -> impl Iterator<Item = Tick> + '_ {
         let all = self.intervals.iter();
         all.flat_map(|interval| interval.taken.iter().map(|(end, _)| *end))
     }
 
-    /// So many were asked for.
+    /// This number of units was asked for.
     pub(crate) fn asks(&mut self, units: u32) {
         self.asked = self.asked.saturating_add(units);
     }
 
-    /// That request is answered, or never will be.
+    /// That request was answered, or never will be.
     pub(crate) fn answered(&mut self, units: u32) {
         self.asked = self.asked.saturating_sub(units);
     }
 
-    /// So many units are taken that may be used for `age` from now on.
+    /// This number of units was taken. They may be used for `age` from now on.
     pub(crate) fn takes(&mut self, now: Tick, units: u32, age: Duration) {
         for interval in &mut self.intervals {
             interval.takes(now, units, age);
         }
     }
 
-    /// So many were given back.
+    /// This number of units was given back.
     pub(crate) fn gives_back(&mut self, units: u32) {
         for interval in &mut self.intervals {
             let mut units = units;
-            // The newest: what is given back was taken a moment ago.
+            // The newest units go first, because units that are given back were taken a moment ago.
             for (_, taken) in interval.taken.iter_mut().rev() {
                 let back = (*taken).min(units);
                 *taken -= back;
@@ -91,12 +91,13 @@ impl View {
         }
     }
 
-    /// It said how many there are.
+    /// The node said how many units it has.
     pub(crate) fn has(&mut self, now: Tick, room: u32) {
         for interval in &mut self.intervals {
             interval.free_at_least(now, room);
         }
-        // Somebody else took the others, in whichever interval: the shortest is looked at again first.
+        // Others took the difference, in some interval. It is booked in the shortest interval, which is looked at again
+        // first.
         if let Some(first) = self.intervals.first_mut() {
             let more = first.room(now).saturating_sub(room);
             if more > 0 {
@@ -107,13 +108,13 @@ impl View {
         }
     }
 
-    /// It said that there are only so many: what it was thought to have is not known.
+    /// The node said that it has only this many units. The view was wrong, so it counts as unknown.
     pub(crate) fn found_full(&mut self, now: Tick, room: u32) {
         self.has(now, room);
         self.looked_at = None;
     }
 
-    /// It said what is taken, by interval, and for how much longer.
+    /// The node said which units are taken, by interval, and for how much longer.
     pub(crate) fn looked(
         &mut self,
         now: Tick,
@@ -141,7 +142,7 @@ impl Interval {
         }
         let [kept, width] = [self.window.kept(), self.window.bucket()].map(Duration::from_millis);
         let end = now.plus(age).plus(kept).plus(width);
-        // One entry for each bucket, or there were as many as requests.
+        // There is one entry for each bucket. Otherwise there would be as many entries as requests.
         let width = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX).max(1);
         let end = Tick::from_nanos(end.nanos().div_ceil(width).saturating_mul(width));
         match self.taken.iter_mut().rev().find(|(other, _)| *other == end) {
@@ -150,7 +151,7 @@ impl Interval {
         }
     }
 
-    /// What was thought to be taken is free: the oldest, most likely.
+    /// Units that were thought to be taken are free. Most likely they are the oldest.
     fn free_at_least(&mut self, now: Tick, room: u32) {
         let mut more = room.saturating_sub(self.room(now));
         for (end, units) in &mut self.taken {
@@ -182,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_free_after_its_interval() {
+    fn taken_units_are_free_after_their_interval() {
         let mut view = view(5);
         view.takes(at(0), 3, Duration::ZERO);
         assert_eq!((view.room(at(0)), view.room(at(1011))), (2, 2));
-        // A of a second is 1,014 ms, a bucket 39: 1,053 ms is the end of one.
+        // A of a second is 1,014 ms, and a bucket is 39 ms wide. 1,053 ms is the end of a bucket.
         assert_eq!((view.room(at(1052)), view.room(at(1053))), (2, 5));
     }
 
     #[test]
-    fn what_is_asked_for_is_nobody_elses() {
+    fn requested_units_are_not_counted_as_free() {
         let mut view = view(5);
         view.asks(4);
         assert_eq!(view.room(at(0)), 1);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_knows_better() {
+    fn a_nodes_answer_replaces_the_estimate() {
         let mut view = view(5);
         view.has(at(0), 1);
         assert_eq!(view.room(at(0)), 1);

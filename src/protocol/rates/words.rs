@@ -1,4 +1,4 @@
-//! What is asked for, and what is given.
+//! The types in which units are asked for and given.
 
 use std::{
     fmt, mem,
@@ -12,7 +12,7 @@ use crate::base::{
     quota::{Stamp, Window},
 };
 
-/// What is limited: a name, and each interval in which every node has units of its own to give out.
+/// A limit: its name, and each interval in which every node gives out units of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Limited {
     pub(crate) name: Name,
@@ -40,19 +40,20 @@ impl Amount {
 /// How old units may be when they are used, counted from when the request for them was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grace {
-    /// Where the nodes are near.
+    /// The age if the nodes are near.
     pub(crate) least: Duration,
-    /// Where they are far away. A setting of the user is both.
+    /// The age if the nodes are far away. If the user has set the age, both are that.
     pub(crate) most: Duration,
 }
 
 impl Grace {
-    /// The age of units that are asked for over this mean round trip: twice that, so that an answer may be late.
+    /// The age of units that are asked for over this mean round trip. It is twice the round trip, so that an answer may
+    /// be late.
     pub(crate) fn age(self, round_trip: Duration) -> Duration {
         (round_trip * 2).clamp(self.least, self.most)
     }
 
-    /// Covers those of several callers who are served together.
+    /// A grace that is enough for several callers that are served together.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             least: self.least.max(other.least),
@@ -69,32 +70,32 @@ pub(crate) struct Part {
     pub(crate) stamps: Box<[Stamp]>,
 }
 
-/// What was said to one who asked.
+/// The answer to a caller that asked for units.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Given(Units),
-    /// Not now.
+    /// There are not enough units now.
     Denied {
-        /// Until there are as many as were asked for, unless others take them.
+        /// The time until there are as many as were asked for, unless others take them.
         wait: Duration,
-        /// How many there are.
+        /// The number of units that are left.
         left: u32,
     },
 }
 
-/// Who takes units back.
+/// Something that takes units back.
 pub(crate) trait Purse: Send + Sync {
     fn take_back(&self, limited: &Arc<Limited>, parts: Vec<Part>);
 }
 
-/// Units that were given, until they are used. Those that never are go back when this is dropped.
+/// Units that were given. Those that are not used when this is dropped go back.
 pub(crate) struct Units {
     pub(crate) limited: Arc<Limited>,
     parts: Vec<Part>,
     purse: Weak<dyn Purse>,
-    /// They may be used before then.
+    /// They may be used before this time.
     pub(crate) until: Tick,
-    /// How many are left for others, as far as that is known.
+    /// The number of units that are left for others, as far as this process knows.
     pub(crate) left: u32,
 }
 
@@ -115,13 +116,13 @@ impl Units {
         }
     }
 
-    /// How many.
+    /// The number of units.
     pub(crate) fn count(&self) -> u32 {
         let units = self.parts.iter().map(|part| part.units);
         units.fold(0, u32::saturating_add)
     }
 
-    /// They are used, all but so many.
+    /// Marks all units as used, except this number of them.
     pub(crate) fn use_all_but(&mut self, mut unused: u32) {
         self.parts.retain_mut(|part| {
             part.units = part.units.min(unused);

@@ -1,9 +1,10 @@
-//! Which slot to try for.
+//! Chooses the slot to try for.
 
 use super::view::View;
 
-/// Of the slots that some node has for us, and so many could: one that most have. Ties are broken at random: `up_to`
-/// gives a number of at most this. With the greatest token that stands for it.
+/// The slot to try for, with the greatest token that any node has given for it. It is a slot that some node already has
+/// for this search, and that enough nodes have or could have for it. Of these it is one that most nodes have. Ties are
+/// broken at random: `up_to(n)` returns a random number from 0 to n.
 pub(super) fn target(
     views: &[View],
     needed: usize,
@@ -27,7 +28,8 @@ pub(super) fn target(
     Some((slot, tokens.max()?))
 }
 
-/// A slot that so many nodes would give and that fits, at random, and how many there are.
+/// A slot, chosen at random, that fits and that at least `needed` nodes would give. Returns the number of such slots
+/// too.
 pub(super) fn free(
     views: &[View],
     needed: usize,
@@ -41,8 +43,9 @@ pub(super) fn free(
     Some((pick(&free, up_to)?, free.len()))
 }
 
-/// Whether every slot is somebody's on so many nodes, and none is free on any. Else one may be free without anybody being
-/// told: who has only a few nodes gives them back; and what is free on one may have become so on the others since.
+/// Returns true if every slot is taken on at least `needed` nodes and free on none of the nodes that have answered.
+/// Otherwise a slot may be free without any push. An owner that has it on a few nodes will give it back. And a slot
+/// that is free on one node may have become free on the others too.
 pub(super) fn is_full(views: &[View], needed: usize, limit: u32) -> bool {
     let known = || views.iter().filter(|view| view.known.is_some());
     (0..limit).all(|slot| {
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_ours_on_most_nodes_and_could_be_on_a_majority() {
+    fn the_target_is_the_winnable_slot_that_most_nodes_granted() {
         let views = [
             view(Some((4, 7)), &[], true),
             view(Some((2, 6)), &[], true),
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_on_too_many_nodes_is_no_target() {
+    fn a_slot_taken_on_too_many_nodes_is_not_a_target() {
         let views = [
             view(Some((1, 7)), &[], true),
             view(None, &[1], true),
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_counts_only_where_it_may_be_taken() {
+    fn a_free_slot_counts_only_on_nodes_where_it_may_be_taken() {
         let views = [
             view(Some((1, 7)), &[], true),
             view(None, &[], false),
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_when_each_slot_is_taken_on_a_majority() {
+    fn a_semaphore_is_full_when_each_slot_is_taken_on_a_majority() {
         let full = [
             view(None, &[0, 1], true),
             view(None, &[0, 1], true),
@@ -159,9 +162,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the nodes say: who follows the target can get it on a majority, and none has more votes.
+        /// For all answers of the nodes: a search that follows the target can get it on a majority, and no other slot
+        /// has more votes.
         #[test]
-        fn a_target_can_be_had(
+        fn a_target_can_win_a_majority(
             views in prop::collection::vec(any_view(), 1..6),
             limit in 1..7_u32,
             random in any::<u64>(),

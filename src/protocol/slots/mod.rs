@@ -1,5 +1,6 @@
-//! Getting a slot of a semaphore (protocol §6), pure: seat (one who asks: what nodes say goes in, whom to ask comes
-//! out) · view (what it knows of one node) · choose (a slot out of many nodes') · words.
+//! The search for a slot of a semaphore (protocol §6). It is pure. A [`seat`] is one search: the nodes' answers go in,
+//! and the requests to send come out. `view` is what a search knows of one node, `choose` picks a slot, and `words` has
+//! the types.
 
 mod choose;
 pub(crate) mod seat;

@@ -1,4 +1,4 @@
-//! The search for a slot of a semaphore: answers of nodes go in, and the next step comes out.
+//! The search for a slot of a semaphore. The nodes' answers go in, and the next step comes out.
 
 use std::time::Duration;
 
@@ -21,61 +21,62 @@ use crate::{
     },
 };
 
-/// After a node failed to answer it is asked again this much later, if it may be asked then.
+/// A node that failed to answer is asked again after this time, if it may be asked then.
 const AFTER_A_FAULT: Duration = Duration::from_millis(250);
 /// The shortest time between two looks.
 const SHORTEST_REST: Duration = Duration::from_micros(500);
 /// A search that gave its slots back tries again within this number of round trips.
 const APART: u32 = 16;
-/// If this number of slots is free on a majority, a search tries again at once after a collision: another one is not
-/// likely.
+/// If this number of slots is free on a majority, a search tries again at once after a collision, because another
+/// collision is not likely.
 const PLENTY: usize = 4;
 /// The greatest number of such tries in a row.
 const STRAIGHT: u32 = 4;
-/// The greatest number of tries for a slot in a row before everything is given back.
+/// The greatest number of tries for a slot in a row. After them everything is given back.
 const MOVES: u32 = 12;
 
-/// Where a random number of at most this comes from.
+/// A source of random numbers: it returns a number from 0 to its argument.
 pub(crate) type UpTo<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 /// One search for a slot.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    /// Its place in line.
+    /// Its place in the queue.
     pub(crate) ticket: u64,
     pub(crate) terms: Terms,
     pub(crate) limit: Limit,
-    /// The limit was met before, and forgotten since: a newer one is followed.
+    /// A limit was met before and has been forgotten since, so a newer limit is followed.
     has_met: bool,
-    /// It takes a place in line where nothing is free.
+    /// The search takes a place in the queue if no slot is free.
     waits: bool,
     views: Box<[View]>,
     needed: usize,
     has_begun: bool,
-    /// A majority has answered once.
+    /// A majority has answered at some time.
     was_answered: bool,
-    /// When the nodes were asked last for a slot.
+    /// The time at which the nodes were last asked for a slot.
     round_at: Tick,
-    /// When to stop waiting for the rest of them.
+    /// When to stop waiting for the other answers.
     settle_at: Option<Tick>,
-    /// How often a slot was tried for in a row.
+    /// The number of tries for a slot in a row.
     moves: u32,
     /// The slot that is being tried for.
     trying: Option<u32>,
     /// The slot whose counters are being raised, and the value.
     raise: Option<(u32, u64)>,
-    /// Slots of which a node said that they are free.
+    /// Slots that a node has said to be free.
     hints: Vec<u32>,
-    /// When to try again for any.
+    /// When to try again for any slot.
     retry_at: Option<Tick>,
-    /// The time of the next look while no free slot is known and one may be free. A slot that becomes known does not wait for it.
+    /// The time of the next look. It is set while no free slot is known although one may be free. A slot that becomes
+    /// known does not wait for it.
     look_at: Option<Tick>,
-    /// How often that was done.
+    /// The number of such looks.
     looks: u32,
     rules: Rules,
 }
 
-/// Only the last one is followed. A node may send more, so they are bounded.
+/// Only the last hint is followed. A node may send more, so their number is bounded.
 pub(super) const MOST_HINTS: usize = 16;
 
 impl Seat {
@@ -103,17 +104,17 @@ impl Seat {
         }
     }
 
-    /// The same search, which takes a place in line or does not.
+    /// The same search, with or without a place in the queue.
     pub(crate) fn waits(self, waits: bool) -> Self {
         Self { waits, ..self }
     }
 
-    /// The same search by a semaphore that has met a limit before.
+    /// The same search, for a semaphore that has met a limit before.
     pub(crate) fn has_met(self, has_met: bool) -> Self {
         Self { has_met, ..self }
     }
 
-    /// The same place in line, of which no node knows.
+    /// The same place in the queue, of which no node knows.
     pub(crate) fn anew(&self, now: Tick) -> Self {
         let mut seat = Self::new(
             self.ticket,
@@ -130,7 +131,7 @@ impl Seat {
 
     // ---- what follows -----------------------------------------------------------------------
 
-    /// The next step. Call it until it returns a rest or the end. A request in a step counts as sent.
+    /// The next step. Must be called until it returns a rest or the end. The requests of a step count as sent.
     pub(crate) fn next(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         if !self.has_begun {
             return self.begin(now, up_to);
@@ -154,7 +155,7 @@ impl Seat {
         self.act(now, up_to)
     }
 
-    /// Asks for any slot. Everybody begins elsewhere, and goes on in steps of another length.
+    /// Asks for any slot. Each search begins with another slot, and goes on in steps of another length.
     pub(super) fn begin(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         self.has_begun = true;
         let slots = u64::from(self.limit.slots);
@@ -162,18 +163,18 @@ impl Seat {
         self.take(now, Ask::Pick(u32::try_from(want).unwrap_or(0)))
     }
 
-    /// True if a majority has answered at any time.
+    /// Returns true if a majority has answered at some time.
     pub(crate) fn was_answered(&self) -> bool {
         self.was_answered
     }
 
-    /// The nodes that may know us: they have to be told when we leave.
+    /// The nodes that may know this search. They have to be told when it ends.
     pub(crate) fn asked(&self) -> impl Iterator<Item = usize> + '_ {
         let views = self.views.iter().enumerate();
         views.filter_map(|(node, view)| view.was_asked.then_some(node))
     }
 
-    /// The nodes that have a slot for us, and its counter.
+    /// The nodes that have a slot for this search, and its counter.
     pub(crate) fn held(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let views = self.views.iter().enumerate();
         views.filter_map(|(node, view)| Some((node, view.mine()?.1)))
@@ -185,7 +186,7 @@ impl Seat {
         views.filter_map(|(node, view)| (view.is_awaited || view.is_raising).then_some(node))
     }
 
-    /// The greatest limit that a majority has told; none until one has answered.
+    /// The greatest limit among the answers. `None` until a majority has answered.
     pub(crate) fn told(&self) -> Option<Limit> {
         let slots = self.limit.slots;
         let told = |view: &View| {
@@ -206,7 +207,7 @@ impl Seat {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// How many nodes have answered what they were asked last.
+    /// The number of nodes that have answered the last request.
     pub(super) fn answers(&self) -> usize {
         let views = self.views.iter();
         let answered = |view: &&View| view.known.is_some() || view.conflict.is_some();
@@ -221,7 +222,7 @@ impl Seat {
         })
     }
 
-    /// Asks for a slot: all that may be asked and do not have it for us.
+    /// Asks for a slot. All nodes are asked that may be asked and do not have it for this search.
     pub(super) fn take(&mut self, now: Tick, ask: Ask) -> Step {
         let want = match ask {
             Ask::Move { want, .. } => Some(want),
@@ -259,7 +260,7 @@ impl Seat {
         Step::Yield(nodes)
     }
 
-    /// Nothing is to be done before this, or before what was granted is too old.
+    /// Rests until `due`, or until a vote is too old to count.
     pub(super) fn rest(&self, now: Tick, due: Option<Tick>) -> Step {
         let ttl = self.terms.ttl;
         let granted = self.views.iter().filter(|view| view.mine().is_some());
@@ -290,7 +291,8 @@ impl Seat {
             None => Held::No,
         };
         if may_call && slots.mine.is_none() {
-            // A waiter that cannot be called asks from time to time. One that may take a slot looks when the next one is due.
+            // A waiter that cannot be called asks from time to time. One that may take a slot asks when the next slot
+            // ends.
             let every = match (view.is_deaf, slots.may_take) {
                 (true, true) => term.as_head(),
                 (true, false) => term.term(),
@@ -304,7 +306,7 @@ impl Seat {
         view.known = Some(slots);
     }
 
-    /// Another limit stands there, and nothing was done.
+    /// The node has another limit, and has done nothing.
     pub(crate) fn conflicts(&mut self, node: usize, limit: Limit) {
         if let Some(view) = self.views.get_mut(node) {
             view.is_silent = false;
@@ -314,7 +316,7 @@ impl Seat {
         }
     }
 
-    /// The node has taken the slots back.
+    /// The node has taken the slot back.
     pub(crate) fn yielded(&mut self, now: Tick, node: usize) {
         let every = self.terms.behind();
         if let Some(view) = self.views.get_mut(node)
@@ -326,7 +328,7 @@ impl Seat {
         }
     }
 
-    /// A node's answer to a raise; none: it did not raise.
+    /// A node's answer to a raise. `None` if the node did not raise.
     pub(crate) fn raised(&mut self, now: Tick, node: usize, counter: Option<u64>) {
         let (raise, exact) = (self.raise, self.rules.hold(Rule::ExactAck));
         let Some(view) = self.views.get_mut(node) else {
@@ -339,7 +341,7 @@ impl Seat {
             return;
         };
         match (counter, view.known.as_mut()) {
-            // Exactly the token: a greater counter belongs to somebody else's.
+            // Only exactly the token counts: a greater counter belongs to another owner's token.
             (Some(counter), Some(known)) => {
                 let counter = if exact { counter } else { token };
                 known.mine = Some((slot, counter));
@@ -352,7 +354,7 @@ impl Seat {
         }
     }
 
-    /// A node did not answer, or with an error.
+    /// A node did not answer, or answered with an error.
     pub(crate) fn unanswered(&mut self, now: Tick, node: usize) {
         if let Some(view) = self.views.get_mut(node) {
             view.ended();
@@ -363,7 +365,7 @@ impl Seat {
         }
     }
 
-    /// A node's answer is waited for no more.
+    /// A node's answer is not waited for any more.
     pub(crate) fn answered_late(&mut self, node: usize) {
         if let Some(view) = self.views.get_mut(node) {
             view.is_awaited = false;
@@ -372,18 +374,18 @@ impl Seat {
         }
     }
 
-    /// A node may not be asked now. When it may be, it [comes back](Self::came_back).
-    pub(crate) fn refused(&mut self, node: usize) {
+    /// A node may not be asked now. [`came_back`](Self::came_back) says when it may be.
+    pub(crate) fn mark_unsent(&mut self, node: usize) {
         if let Some(view) = self.views.get_mut(node) {
             view.unsent();
             view.ask_at = None;
         }
     }
 
-    /// Notes if a node can call this waiter.
-    pub(crate) fn hears(&mut self, node: usize, hears: bool) {
+    /// Notes if this node can push to this process.
+    pub(crate) fn set_can_push(&mut self, node: usize, can_push: bool) {
         if let Some(view) = self.views.get_mut(node) {
-            view.is_deaf = !hears;
+            view.is_deaf = !can_push;
         }
     }
 
@@ -397,7 +399,7 @@ impl Seat {
         }
     }
 
-    /// A node may be asked, perhaps again, and does not know us any more.
+    /// A node may be asked, perhaps again, and does not know this search any more.
     pub(crate) fn came_back(&mut self, now: Tick, node: usize) {
         let has_begun = self.has_begun;
         if let Some(view) = self.views.get_mut(node) {
@@ -415,7 +417,7 @@ impl Seat {
         }
     }
 
-    /// A node is to be asked: now, or after this.
+    /// A node has to be asked after this time.
     pub(crate) fn ask(&mut self, now: Tick, node: usize, after: Duration) {
         if let Some(view) = self.views.get_mut(node) {
             let at = now.plus(after);
@@ -423,7 +425,8 @@ impl Seat {
         }
     }
 
-    /// A waiter in front was called there, and has the time `after` to come. The node passes over it only then, in whole ms.
+    /// A waiter in front was called there, and has the time `after` to come. The node, which counts in whole ms, only
+    /// then passes over it.
     pub(crate) fn told_next(&mut self, now: Tick, node: usize, after: Duration) {
         self.ask(now, node, after.saturating_add(ROUNDING));
     }
@@ -444,12 +447,12 @@ impl Seat {
         }
     }
 
-    /// Another limit, if Q nodes have answered and it is the greatest: it is followed if it is a newer one.
+    /// Handles another limit, if Q nodes have answered and it is the greatest. A newer limit is followed.
     fn look_at_the_limit(&mut self, now: Tick, up_to: UpTo<'_>) -> Option<Step> {
         let told = self.told()?;
         if told.slots == self.limit.slots {
             self.limit.version = self.limit.version.max(told.version);
-            // Those that differ have not heard of it yet; they do when they are asked again.
+            // Nodes with another limit have not heard of this one. They hear of it when they are asked again.
             for view in self.views.iter_mut().filter(|view| view.conflict.is_some()) {
                 view.ask_at.get_or_insert(now);
             }
@@ -460,7 +463,7 @@ impl Seat {
             return Some(Step::Conflict(told));
         }
         self.limit = told;
-        // Answers about the old limit are not votes.
+        // Answers that were given under the old limit are no votes.
         for view in &mut self.views {
             view.conflict = None;
         }
@@ -475,7 +478,7 @@ impl Seat {
         })
     }
 
-    /// The slot that Q nodes have for us with one token, if it fits.
+    /// The slot that Q nodes have for this search with one token, if it fits.
     fn won(&self, now: Tick) -> Option<Won> {
         let ttl = self.terms.ttl;
         let mut votes: Vec<(u32, u64)> = self.views.iter().filter_map(View::mine).collect();
@@ -517,7 +520,8 @@ impl Seat {
         None
     }
 
-    /// True if this slot and the slots taken above it are within the limit. Only while the limit shrinks they may not be.
+    /// Returns true if this slot and the slots taken above it are within the limit. They can only exceed it while the
+    /// limit shrinks.
     fn fits(&self, slot: u32, voters: &[&View]) -> bool {
         if !self.rules.hold(Rule::LimitAtGrant) {
             return true;
@@ -543,8 +547,8 @@ impl Seat {
         slot.saturating_add(above) < self.limit.slots
     }
 
-    /// Returns true while it waits for more answers: until none could change the outcome, or for one more reply time after a
-    /// majority has answered.
+    /// Returns true while the search waits for more answers. It waits until none could change the outcome. After a
+    /// majority has answered, it waits at most as long again as that took.
     fn await_more(&mut self, now: Tick) -> bool {
         let awaited = self.awaited().count();
         if awaited == 0 {
@@ -584,7 +588,8 @@ impl Seat {
         if let Some(step) = step {
             return step;
         }
-        // If many slots are free, nothing is given back first. A search that rests, or was called to a slot, gives back.
+        // If many slots are free, nothing is given back first. A search that rests, or that was called to a slot, gives
+        // back.
         let rests = self.retry_at.or(self.look_at).is_some();
         let may = self.waits && !rests && self.hints.is_empty();
         let plenty = match may && self.moves < STRAIGHT {
@@ -622,7 +627,8 @@ impl Seat {
         self.wait(now, up_to)
     }
 
-    /// None: all have it already, and it did not fit, or its tokens cannot be made equal.
+    /// Tries for a slot. Returns `None` if all nodes have it already: then it did not fit, or its tokens could not be
+    /// made equal.
     fn try_for(&mut self, now: Tick, want: u32, floor: Option<u64>) -> Option<Step> {
         self.moves += 1;
         let step = self.take(now, Ask::Move { want, floor });
@@ -630,7 +636,8 @@ impl Seat {
         is_asked.then_some(step)
     }
 
-    /// Without any slot: tries again where one may be free, and lets the nodes hear of it now and then.
+    /// Waits without any slot. Tries again if one may be free, and asks the nodes from time to time so that they go on
+    /// counting it as alive.
     fn wait(&mut self, now: Tick, up_to: UpTo<'_>) -> Step {
         let limit = self.limit.slots;
         let in_front = self.views.iter().filter(|view| view.may_take()).count() >= self.needed;
@@ -651,7 +658,7 @@ impl Seat {
                 self.look_at = None;
             }
             (None, true) => {
-                // Slots without a majority are given back without a word.
+                // Owners without a majority give slots back, and no push says so.
                 self.retry_at = None;
                 self.ask_all(now);
             }
@@ -685,7 +692,7 @@ impl Seat {
         Step::Take(due, Ask::Stay)
     }
 
-    /// Q nodes have a slot for us, with unequal tokens, and nobody was raised yet.
+    /// If Q nodes have a slot for this search with unequal tokens, and it was not raised yet, starts the raise.
     fn raise(&mut self) -> Option<Step> {
         let mut slots: Vec<u32> = self
             .views
@@ -699,7 +706,7 @@ impl Seat {
             let of = self.views.iter().filter_map(View::mine);
             let mut tokens: Vec<u64> = of.filter_map(|(s, t)| (s == slot).then_some(t)).collect();
             tokens.sort_unstable();
-            // The smallest that Q nodes can be raised to.
+            // The smallest token that Q nodes can be raised to.
             let Some(token) = self.needed.checked_sub(1).and_then(|nth| tokens.get(nth)) else {
                 continue;
             };
@@ -725,8 +732,8 @@ impl Seat {
         None
     }
 
-    /// A slot that a majority would give, at random, and how many there are. While the limit shrinks only those are free
-    /// that fit in with what is taken above.
+    /// A slot that a majority would give, chosen at random, and how many there are. While the limit shrinks, a slot
+    /// counts only if it fits in with the slots that are taken above it.
     fn free(&self, up_to: UpTo<'_>) -> Option<(u32, usize)> {
         let limit = self.limit.slots;
         let known: Vec<&View> = self.views.iter().filter(|v| v.known.is_some()).collect();
@@ -735,8 +742,8 @@ impl Seat {
         choose::free(&self.views, self.needed, limit, fits, up_to)
     }
 
-    /// Searches that collided try again within this time, the sooner the more slots are free. A round trip seems long after
-    /// nodes were silent, so the time has a bound.
+    /// The time within which a search tries again after a collision. It is shorter if more slots are free. After nodes
+    /// were silent the round trip seems long, so the time has a bound.
     fn apart(&self, free: usize) -> Duration {
         let (one, ttl) = (self.terms.round_trip, self.terms.ttl);
         let within = one * APART / u32::try_from(free).unwrap_or(APART);

@@ -1,48 +1,49 @@
-//! What one who asks for a slot knows of one node.
+//! The knowledge that a search for a slot has of one node.
 
 use super::words::Slots;
 use crate::base::{clock::Tick, limit::Limit};
 
-/// Whether something of ours stands there.
+/// Says if something of this search stands on the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
     #[default]
     No,
     Yes,
-    /// A request was lost.
+    /// A request was lost, so it is not known.
     Unknown,
 }
 
 /// One node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
-    /// Requests that are not answered.
+    /// The number of requests that are not answered.
     pub(super) pending: u32,
     /// The last of them may take a slot, and its answer is waited for.
     pub(super) is_awaited: bool,
     pub(super) was_asked: bool,
-    /// When the oldest of its unanswered requests was sent, or the last one, where all are answered: what it says counts
-    /// from then. (Which of several an answer belongs to is not known: some may have been taken back unsent.)
+    /// The time at which the oldest unanswered request was sent, or the last request if all are answered. An answer
+    /// counts from this time. (It is not known which of several requests an answer belongs to, because some may have
+    /// been taken back unsent.)
     pub(super) asked_at: Tick,
-    /// What it said last, unless something was sent to it since.
+    /// Its last answer, unless something was sent to it since.
     pub(super) known: Option<Slots>,
-    /// Another limit stands there.
+    /// The node has another limit.
     pub(super) conflict: Option<Limit>,
     pub(super) held: Held,
     /// Its counter is being raised.
     pub(super) is_raising: bool,
-    /// It does not answer, or may not be asked.
+    /// The node does not answer, or may not be asked.
     pub(super) is_silent: bool,
-    /// It cannot call us.
+    /// The node cannot push to this process.
     pub(super) is_deaf: bool,
     /// When to ask it again.
     pub(super) ask_at: Option<Tick>,
-    /// The ticket with which it was asked last.
+    /// The ticket in the last request to it.
     pub(super) ticket: u64,
 }
 
 impl View {
-    /// A TAKE was sent. `takes`: it may take a slot.
+    /// A TAKE was sent. `takes` is true if it may take a slot.
     pub(super) fn asked(&mut self, now: Tick, takes: bool) {
         self.sent(now);
         self.was_asked = true;
@@ -68,7 +69,7 @@ impl View {
         self.known = None;
     }
 
-    /// One request was answered, or will not be. Whether it was the last one.
+    /// One request was answered, or will not be. Returns true if it was the last one.
     pub(super) fn ended(&mut self) -> bool {
         self.pending = self.pending.saturating_sub(1);
         let is_last = self.pending == 0;
@@ -78,7 +79,7 @@ impl View {
         is_last
     }
 
-    /// It was not sent at all.
+    /// The request was not sent at all.
     pub(super) fn unsent(&mut self) {
         self.ended();
         self.is_silent = true;
@@ -88,7 +89,7 @@ impl View {
         self.pending > 0
     }
 
-    /// The slot that it has for us, and its counter.
+    /// The slot that the node has for this search, and its counter.
     pub(super) fn mine(&self) -> Option<(u32, u64)> {
         self.known.as_ref()?.mine
     }
@@ -97,7 +98,7 @@ impl View {
         self.mine().is_some_and(|(mine, _)| mine == slot)
     }
 
-    /// Whether it has this slot for us, or could.
+    /// Returns true if the node has this slot for this search, or could give it.
     pub(super) fn offers(&self, slot: u32) -> bool {
         let free = |known: &Slots| known.may_take && !known.taken.has(slot);
         self.has(slot) || self.known.as_ref().is_some_and(free)
@@ -108,13 +109,14 @@ impl View {
         known.is_some_and(|known| known.taken.has(slot))
     }
 
-    /// Whether a slot is taken at this limit, or above it.
+    /// Returns true if a slot is taken whose number is at or above this limit.
     pub(super) fn has_above(&self, limit: u32) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.taken.above(limit.saturating_sub(1)) > 0)
     }
 
-    /// Whether we stand there with a smaller ticket than this, which it was not told yet.
+    /// Returns true if this search is in the queue there with a smaller ticket than this one, and the node was not told
+    /// this one yet.
     pub(super) fn lags(&self, ticket: u64) -> bool {
         let stands = self.known.as_ref().map_or(0, |known| known.ticket);
         self.mine().is_none() && stands > 0 && stands < ticket && self.ticket < ticket

@@ -1,4 +1,4 @@
-//! What a seat is told, and what it wants.
+//! The input and the output of a search for a slot.
 
 use std::time::Duration;
 
@@ -7,66 +7,66 @@ use crate::base::{clock::Tick, limit::Limit, taken::Taken};
 /// A node's answer to a TAKE.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
-    /// The slot that is ours there, and its counter.
+    /// The slot that is this search's there, and its counter.
     pub(crate) mine: Option<(u32, u64)>,
     pub(crate) taken: Taken,
     /// The version of the limit.
     pub(crate) version: u64,
-    /// What is free there may be taken.
+    /// This search may take a free slot there.
     pub(crate) may_take: bool,
-    /// The place in line there; 0 for none.
+    /// The place in the queue there. 0 if it has none.
     pub(crate) ticket: u64,
-    /// When the first of those that are taken is free, unless it is renewed.
+    /// The time until the first of the taken slots is free, unless it is renewed.
     pub(crate) next_free: Option<Duration>,
 }
 
 /// How a slot is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// For the first time: any. Step · limit + the slot that is looked at first.
+    /// The first request: any slot. The number is step · limit + the slot that is looked at first.
     Pick(u32),
-    /// This one, in place of what is ours. `floor`: what its counter should be beyond; none: the clock.
+    /// This slot, in place of the slot that the search has.
     Move {
-        /// Which.
+        /// The slot.
         want: u32,
-        /// The greatest token in hand for it.
+        /// The greatest token in hand for it. The new counter must be beyond it. `None` means the clock.
         floor: Option<u64>,
     },
-    /// None: only to be heard of.
+    /// No slot: the request only tells the node that the search is alive.
     Stay,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// These nodes are to be asked.
+    /// Ask these nodes.
     Take(Vec<usize>, Ask),
-    /// What these nodes may have given is to be given back.
+    /// Give back what these nodes may have given.
     Yield(Vec<usize>),
-    /// The counters of this slot are to be raised to this token.
+    /// Raise the counters of this slot to this token.
     Raise(u32, u64, Vec<usize>),
     Won(Won),
-    /// It cannot be had now, and it is not waited for.
+    /// No slot can be had now, and the search does not wait.
     Refused,
     /// Too few nodes answer.
     NoQuorum,
     /// Another limit stands.
     Conflict(Limit),
-    /// Nothing before this.
+    /// Nothing to do before this time.
     Rest(Option<Tick>),
 }
 
-/// A slot that is ours on a majority, with one token.
+/// A slot that this search has on a majority, with one token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Won {
     pub(crate) slot: u32,
     pub(crate) token: u64,
-    /// Since when it counts as held.
+    /// The time from which it counts as held.
     pub(crate) since: Tick,
-    /// Until when it is good.
+    /// The time until which it is good.
     pub(crate) end: Tick,
-    /// The nodes that have it for us, and their counters.
+    /// The nodes that have it for this search, and their counters.
     pub(crate) held: Vec<(usize, u64)>,
-    /// The nodes that have something else of ours, or our place in line.
+    /// The nodes that have something else of this search: another slot, or its place in the queue.
     pub(crate) others: Vec<usize>,
 }

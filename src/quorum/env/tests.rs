@@ -24,31 +24,55 @@ const NODE: (&str, &str) = (NODES, "redis://127.0.0.1:1");
 
 #[test]
 fn every_variable_reaches_its_setting() {
-    // What a wrong value is called says which setting it came to: each variable is one setting.
+    // Each error names the setting, so it shows which setting the variable reached.
     for (variable, wrong, says) in [
-        ("QUORATE_KEY_PREFIX", "a b", "the key prefix \"a b\" is not"),
-        ("QUORATE_FLEET", "a b", "the fleet name \"a b\" is not"),
-        ("QUORATE_LABEL", "a b", "the label \"a b\" is not"),
-        ("QUORATE_MAX_TTL", "48h", "max_ttl 172800s is not between"),
-        ("QUORATE_MAX_TTL", "99ms", "max_ttl 99ms is not between"),
+        (
+            "QUORATE_KEY_PREFIX",
+            "a b",
+            "the key prefix \"a b\" must be 1 to 64 characters",
+        ),
+        (
+            "QUORATE_FLEET",
+            "a b",
+            "the fleet name \"a b\" must be 1 to 64 characters",
+        ),
+        (
+            "QUORATE_LABEL",
+            "a b",
+            "the label \"a b\" must be 1 to 64 characters",
+        ),
+        (
+            "QUORATE_MAX_TTL",
+            "48h",
+            "max_ttl must be between 100ms and 24 h (got 172800s)",
+        ),
+        (
+            "QUORATE_MAX_TTL",
+            "99ms",
+            "max_ttl must be between 100ms and 24 h (got 99ms)",
+        ),
         (
             "QUORATE_RESTART_MARGIN",
             "25h",
-            "restart_margin 90000s is longer",
+            "restart_margin must be at most 24 h (got 90000s)",
         ),
         (
             "QUORATE_CONNECT_TIMEOUT",
             "0s",
             "connect_timeout must be greater than zero",
         ),
-        ("QUORATE_NODE_TIMEOUT", "2h", "node_timeout 7200s is longer"),
+        (
+            "QUORATE_NODE_TIMEOUT",
+            "2h",
+            "node_timeout must be at most an hour (got 7200s)",
+        ),
         ("QUORATE_NODE_TIMEOUT", "3", "it is not a valid duration"),
     ] {
         let why = invalid(&[NODE, (variable, wrong)]);
         assert!(why.starts_with(&format!("{variable}: {says}")), "{why}");
     }
     let why = invalid(&[NODE, ("QUORATE_ALLOW_EVICTION", "yes")]);
-    assert_eq!(why, "QUORATE_ALLOW_EVICTION: it is neither 1 nor 0");
+    assert_eq!(why, "QUORATE_ALLOW_EVICTION: it must be 1 or 0");
 
     let all = from(&with(&[
         (
@@ -80,7 +104,7 @@ fn every_variable_reaches_its_setting() {
 }
 
 #[test]
-fn what_is_set_afterwards_counts_and_what_is_empty_does_not() {
+fn later_settings_win_and_empty_variables_are_ignored() {
     let environment = [
         NODE,
         ("QUORATE_MAX_TTL", "10m"),
@@ -118,7 +142,7 @@ fn a_comma_in_a_password_does_not_split_a_url() {
     let path = dir.path().join("nodes");
     std::fs::write(&path, urls.join("\n")).unwrap();
     assert_eq!(nodes(NODES_FILE, path.to_str().unwrap()), urls);
-    // A word that is not a URL is not taken for a host.
+    // A word that is not a URL must not be taken for a host.
     let why = invalid(&[(NODES, "redis://a,localhost:7")]);
     assert!(
         why.contains("its host is missing, or not a valid name"),
@@ -133,8 +157,8 @@ fn blanks_between_urls_are_named_and_no_port_is_hidden() {
         "redis://10.0.0.1:6379\nredis://10.0.1.1:6379",
     ] {
         let why = invalid(&[(NODES, list)]);
-        let shown = "QUORATE_NODES: \"redis://10.0.0.1:6379 redis://10.0.1.1:6379\" is not a valid node: a blank \
-                     stands in it";
+        let shown = "QUORATE_NODES: \"redis://10.0.0.1:6379 redis://10.0.1.1:6379\" is not a valid node: it contains \
+                     a blank";
         assert!(why.starts_with(shown), "{why}");
     }
     let why = invalid(&[(NODES, "redis://me:sekret@h:6379 redis://me:sekret@i:6379")]);
@@ -160,7 +184,7 @@ fn without_masters_it_says_what_to_set() {
         );
         assert!(!why.contains("--keep-env"), "{why}");
     }
-    // Run by `quorate lock`, which keeps them to itself.
+    // `quorate lock` runs the command and does not pass these variables on to it.
     let why = invalid(&[("QUORATE_TOKEN", "7")]);
     assert!(why.contains("--keep-env"), "{why}");
 }
@@ -223,7 +247,7 @@ fn no_password_is_shown_and_the_variable_is_named() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_utf8_is_said_so() {
+fn a_variable_that_is_not_utf8_is_reported() {
     use std::os::unix::ffi::OsStrExt as _;
     let said = std::ffi::OsStr::from_bytes(b"sekret\xff");
     let variables = Variables(Box::new(move |_| Some(said.into())));

@@ -1,4 +1,4 @@
-//! Who reads or writes under a read-write lock and who waits to write: what each node says, and all of them together.
+//! The readers, the writer and the waiting writers of a read-write lock: as each node names them, and merged.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -15,33 +15,34 @@ use crate::{
     },
 };
 
-/// What one node knows of the read-write lock of a name.
+/// The read-write lock of a name, as one node knows it.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRwlock {
-    /// Who writes.
+    /// The writer.
     pub writer: Option<Holder>,
     /// The newest token that was given out there: a writer's, or the epoch of readers.
     pub token: Option<FencingToken>,
-    /// Who reads, those who stay for longest first: up to 100.
+    /// The readers, the one with the most time left first: up to 100.
     pub readers: Vec<Reader>,
     /// How many read.
     pub reading: u64,
-    /// Who waits to write: up to 100.
+    /// The writers that wait: up to 100.
     pub writers: Vec<WaitingWriter>,
-    /// How many wait to write.
+    /// How many writers wait.
     pub waiting: u64,
 }
 
-/// One who reads. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
+/// A reader. `Display`: `web-3:77, for 8.2 s more unless it is renewed`.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Who it is, and for how much longer it reads.
+    /// The reader, and how much longer it reads.
     pub holder: Holder,
-    /// The nodes that say so. In [`NodeRwlock::readers`] it is that node alone.
+    /// The nodes that name it. In [`NodeRwlock::readers`] it is that node alone.
     pub nodes: Vec<Arc<str>>,
-    /// Whether they are a majority. If not, mostly somebody asks at this moment, or has left it there.
+    /// True if a majority names it. If not, it is mostly an attempt under way, or something that an attempt has left
+    /// there.
     pub is_held: bool,
 }
 
@@ -51,24 +52,25 @@ impl fmt::Display for Reader {
     }
 }
 
-/// One who waits to write, and keeps new readers out meanwhile. `Display`: `web-4:12`.
+/// A writer that waits, and keeps new readers out meanwhile. `Display`: `web-4:12`.
 ///
-/// There is no order among them, and for how long they have waited is not known.
+/// These writers have no order, and it is not known how long they have waited.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingWriter {
-    /// `<owner>@<label>` as it stands on the node: who waits, for this one wait. It writes under another owner.
+    /// The text on the node, `<owner>@<label>`. It belongs to this one wait. The writer will write under another owner.
     pub entry: String,
-    /// The label that its quorum was built with.
+    /// The label that the writer's quorum was built with.
     pub label: String,
-    /// For how much longer it keeps readers out unless it asks again.
+    /// How much longer it keeps readers out unless it asks again.
     pub remaining: Duration,
-    /// The nodes that say so. In [`NodeRwlock::writers`] it is that node alone.
+    /// The nodes that name it. In [`NodeRwlock::writers`] it is that node alone.
     pub nodes: Vec<Arc<str>>,
 }
 
 impl WaitingWriter {
-    /// The owner's uuid, with its hyphens: new for every wait. None if this library did not write what stands there.
+    /// The owner's uuid, with its hyphens. It is new for every wait. `None` if this library did not write the text on
+    /// the node.
     pub fn owner(&self) -> Option<String> {
         owner_of(&self.entry).map(|owner| owner.to_string())
     }
@@ -81,16 +83,16 @@ impl fmt::Display for WaitingWriter {
 }
 
 impl Inspection {
-    /// Who writes under the read-write lock of this name: whom a majority of nodes names.
+    /// The writer of the read-write lock of this name, as a majority of nodes names it.
     pub fn writer(&self) -> Option<&Holder> {
         let writers = self.rwlocks().filter_map(|node| node.writer.as_ref());
         self.of_a_majority(writers)
     }
 
-    /// Who reads under the read-write lock of this name, those who stay for longest first. Who is named by fewer nodes than
-    /// a majority is there too, behind the others ([`Reader::is_held`]).
+    /// The readers of the read-write lock of this name, the one with the most time left first.
     ///
-    /// Each node names its first 100; [`reading`](Self::reading) counts all.
+    /// Readers that fewer nodes than a majority name come last ([`Reader::is_held`] is false). Each node names its
+    /// first 100 readers; [`reading`](Self::reading) counts all.
     pub fn readers(&self) -> Vec<Reader> {
         let mut readers: BTreeMap<&str, Reader> = BTreeMap::new();
         for reader in self.rwlocks().flat_map(|node| &node.readers) {
@@ -113,8 +115,8 @@ impl Inspection {
         readers
     }
 
-    /// How many read under the read-write lock of this name: each is named by a majority of nodes. (Where nodes do not name
-    /// all of their readers it is at least what a majority of nodes counts.)
+    /// How many read under the read-write lock of this name: the readers that a majority of nodes names. (If nodes do
+    /// not name all of their readers, it is at least the number that a majority of nodes counts.)
     pub fn reading(&self) -> u64 {
         let held = self.readers().iter().filter(|one| one.is_held).count();
         let all_are_named = |node: &NodeRwlock| node.reading <= length(node.readers.len());
@@ -127,12 +129,14 @@ impl Inspection {
         length(held).max(of_a_majority.unwrap_or(0))
     }
 
-    /// The writers that wait for the read-write lock of this name and keep new readers out, in no order: the first in line, and those
-    /// that have asked within the last 2 s or so. The others queue behind the first, and are not named. A writer that stands on fewer
-    /// nodes than a majority comes, goes, or could not reach the others. One that died stands there for some 2 s more, and so does one
-    /// that has waited and writes now, for as long as it keeps the lock.
+    /// The writers that wait for the read-write lock of this name and keep new readers out, in no order.
     ///
-    /// Each node names its first 100; [`waiting_to_write`](Self::waiting_to_write) counts all.
+    /// These are the first in the queue, and the writers that have asked within the last 2 s or so. The other writers
+    /// queue behind the first, and are not named. A writer on fewer nodes than a majority has just come, is leaving, or
+    /// could not reach the others. A writer that died stays for some 2 s more. A writer that has waited and writes now
+    /// stays as long as it keeps the lock.
+    ///
+    /// Each node names its first 100 writers; [`waiting_to_write`](Self::waiting_to_write) counts all.
     pub fn waiting_writers(&self) -> Vec<WaitingWriter> {
         let mut writers: BTreeMap<&str, WaitingWriter> = BTreeMap::new();
         for writer in self.rwlocks().flat_map(|node| &node.writers) {
@@ -149,7 +153,8 @@ impl Inspection {
         writers.into_values().collect()
     }
 
-    /// How many [`waiting_writers`](Self::waiting_writers) there are: the most that any node counts, or that all of them name together.
+    /// How many [`waiting_writers`](Self::waiting_writers) there are: the most that any node counts, or that all of
+    /// them name together.
     pub fn waiting_to_write(&self) -> u64 {
         let counts = self.rwlocks().map(|node| node.waiting);
         let named = length(self.waiting_writers().len());
@@ -161,12 +166,12 @@ impl Inspection {
         self.rwlocks().filter_map(|node| node.token).max()
     }
 
-    /// Whether any node says that somebody reads, writes or waits to.
+    /// Returns true if any node names a reader, a writer or a writer that waits.
     pub(super) fn uses_rwlock(&self) -> bool {
         self.rwlocks().any(NodeRwlock::is_used)
     }
 
-    /// What an operator reads of the read-write lock.
+    /// Prints the read-write lock for operators.
     pub(super) fn print_rwlock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
         self.print_who(f)?;
@@ -208,20 +213,19 @@ impl Inspection {
             }
             (None, _) if answered < needed => write!(
                 f,
-                ": who reads or writes cannot be told, {answered} of {total} nodes answered and {}",
+                ": the readers and the writer are unknown, {answered} of {total} nodes answered and {}",
                 are_needed(needed)
             ),
             (None, 0) if held == 0 => f.write_str(": nobody reads or writes"),
             (None, 0) => write!(
                 f,
-                ": nobody reads or writes, on {held} of {total} nodes there is an entry, {}",
-                are_needed(needed)
+                ": nobody reads or writes: entries on {held} of {total} nodes, but {needed} nodes must name the same holder"
             ),
             (None, reading) => write!(f, " is held for reading by {reading}"),
         }
     }
 
-    /// A row for each of the first.
+    /// Prints a row for each of the first readers.
     fn print_readers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (readers, total) = (self.readers(), self.nodes.len());
         let rows = readers.iter().take(PRINTED).map(|reader| {
@@ -239,7 +243,7 @@ impl Inspection {
         print_rest(self.reading(), readers.len(), f)
     }
 
-    /// A row for each of the first.
+    /// Prints a row for each of the first writers that wait.
     fn print_writers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (writers, total) = (self.waiting_writers(), self.nodes.len());
         let rows = writers.iter().take(PRINTED).map(|writer| {
@@ -262,7 +266,7 @@ fn print_rows(head: &[&str], rows: Vec<Vec<String>>, f: &mut fmt::Formatter<'_>)
     }
 }
 
-/// Of those who are counted or named, those for whom there was no row.
+/// Prints how many have no row. They are counted, or named beyond the first.
 fn print_rest(counted: u64, named: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let printed = length(named.min(PRINTED));
     match counted.max(length(named)).saturating_sub(printed) {
@@ -282,7 +286,7 @@ impl NodeRwlock {
 }
 
 impl NodeInspection {
-    /// The row under the head of the read-write lock's table of nodes.
+    /// The node's row in the table of the read-write lock.
     fn rwlock_row(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let nothing = NodeRwlock::default();

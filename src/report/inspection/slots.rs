@@ -1,4 +1,4 @@
-//! Who holds the slots of a semaphore and who waits for one: what each node says, and all of them together.
+//! The holders of a semaphore's slots and the waiters: as each node names them, and merged.
 
 use std::{
     cmp::Reverse,
@@ -18,23 +18,23 @@ use crate::{
     },
 };
 
-/// What one node knows of the semaphore of a name.
+/// The semaphore of a name, as one node knows it.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSlots {
-    /// How many slots there are; none where nobody has said so for long.
+    /// The number of slots. `None` if nobody has named it for long.
     pub limit: Option<u32>,
     /// How many of them are taken.
     pub taken: u32,
-    /// The first of those that are taken, in their order: up to 100.
+    /// The first taken slots, by number: up to 100.
     pub slots: Vec<Slot>,
-    /// The first of those who wait for one there, in that order: up to 100.
+    /// The first waiters there, in the order of the queue: up to 100.
     pub line: Vec<Waiter>,
     /// How many wait there.
     pub waiting: u64,
-    /// Of the limit: a greater one is newer.
+    /// The version of the limit. A greater one is newer.
     pub(crate) version: u64,
-    /// Which are taken.
+    /// The taken slots.
     pub(crate) bits: Taken,
 }
 
@@ -42,15 +42,16 @@ pub struct NodeSlots {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which: the first is 0.
+    /// The number of the slot, from 0.
     pub number: u32,
-    /// Who has it, and for how much longer.
+    /// The holder, and how much longer it holds the slot.
     pub holder: Holder,
     /// The newest token that was given out for this slot.
     pub token: Option<FencingToken>,
-    /// The nodes that say so. In [`NodeSlots::slots`] it is that node alone.
+    /// The nodes that name this holder. In [`NodeSlots::slots`] it is that node alone.
     pub nodes: Vec<Arc<str>>,
-    /// Whether they are a majority. If not, mostly somebody asks for the slot at this moment, or has left it there.
+    /// True if a majority names this holder. If not, it is mostly an attempt under way, or something that an attempt
+    /// has left there.
     pub is_held: bool,
 }
 
@@ -61,22 +62,23 @@ impl fmt::Display for Slot {
 }
 
 impl Inspection {
-    /// How many slots the semaphore of this name has: the newest limit that any node knows. None where nobody has used
-    /// one for long.
+    /// The number of slots of the semaphore of this name: the newest limit that any node knows. `None` if nobody has
+    /// used one for long.
     pub fn limit(&self) -> Option<u32> {
         let known = self.semaphores().filter_map(|node| {
             let (slots, version) = (node.limit?, node.version);
             Some(Limit { version, slots })
         });
-        // Of two of the same version the smaller stands.
+        // Of two limits with the same version the smaller stands.
         let newest = known.max_by_key(|limit| (limit.version, Reverse(limit.slots)));
         newest.map(|limit| limit.slots)
     }
 
-    /// Who has which slot of the semaphore of this name, by number. Where nodes name different holders of a slot, each of
-    /// them is there; at most one of them holds it ([`Slot::is_held`]).
+    /// The taken slots of the semaphore of this name with their holders, by number.
     ///
-    /// Each node names the holders of its first 100 slots; [`taken_slots`](Self::taken_slots) counts all.
+    /// If nodes name different holders of a slot, each of them is listed. At most one of them holds it
+    /// ([`Slot::is_held`]). Each node names the holders of its first 100 slots; [`taken_slots`](Self::taken_slots)
+    /// counts all.
     pub fn slots(&self) -> Vec<Slot> {
         let mut slots: BTreeMap<(u32, &str), Slot> = BTreeMap::new();
         for slot in self.semaphores().flat_map(|node| &node.slots) {
@@ -100,8 +102,8 @@ impl Inspection {
         slots
     }
 
-    /// How many slots are held: each by somebody whom a majority of nodes names. (Of those whose holders are not named it
-    /// is enough that a majority says they are taken.)
+    /// How many slots are held, by a holder that a majority of nodes names. (If the holder of a slot is not named, it
+    /// is enough that a majority says that the slot is taken.)
     pub fn taken_slots(&self) -> u32 {
         let needed = majority(self.nodes.len());
         let mut named: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
@@ -122,7 +124,7 @@ impl Inspection {
         u32::try_from(held.count()).unwrap_or(u32::MAX)
     }
 
-    /// Who waits for a slot of the semaphore of this name, as [`line`](Self::line) says it of the mutex.
+    /// The waiters for a slot of the semaphore of this name, as [`line`](Self::line) lists those for the mutex.
     pub fn line_for_slots(&self) -> Vec<Waiter> {
         let holders = self.holders_of_slots();
         let waiters = self.semaphores().flat_map(|node| &node.line);
@@ -139,12 +141,12 @@ impl Inspection {
         line::count(lines, is_holder).max(line::length(self.line_for_slots().len()))
     }
 
-    /// Whether anything is known of a semaphore of this name.
+    /// Returns true if any node knows a semaphore of this name.
     pub(super) fn has_semaphore(&self) -> bool {
         self.semaphores().next().is_some()
     }
 
-    /// What an operator reads of the semaphore.
+    /// Prints the semaphore for operators.
     pub(super) fn print_semaphore(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
         self.print_taken(f)?;
@@ -163,7 +165,7 @@ impl Inspection {
         if answered < needed {
             return write!(
                 f,
-                ": which slots are taken cannot be told, {answered} of {total} nodes answered and {}",
+                ": the taken slots are unknown, {answered} of {total} nodes answered and {}",
                 are_needed(needed)
             );
         }
@@ -172,15 +174,12 @@ impl Inspection {
         match self.limit() {
             Some(1) if taken < 2 => write!(f, ": {taken} of 1 slot is taken"),
             Some(limit) if taken <= limit => write!(f, ": {taken} of {limit} slots are taken"),
-            Some(limit) => write!(
-                f,
-                ": {taken} slots are taken, and the limit is {limit} by now"
-            ),
+            Some(limit) => write!(f, ": {taken} slots are taken, and the limit is now {limit}"),
             None => write!(f, ": {taken} {are} taken, and no node knows the limit"),
         }
     }
 
-    /// A row for each that is named.
+    /// Prints a row for each slot that is named.
     fn print_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (slots, total) = (self.slots(), self.nodes.len());
         if !slots.is_empty() {
@@ -200,7 +199,7 @@ impl Inspection {
         self.nodes.iter().filter_map(|node| node.semaphore.as_ref())
     }
 
-    /// Their entries.
+    /// The entries of the holders.
     fn holders_of_slots(&self) -> BTreeSet<String> {
         let held = self.slots().into_iter().filter(|slot| slot.is_held);
         held.map(|slot| slot.holder.entry).collect()
@@ -208,7 +207,7 @@ impl Inspection {
 }
 
 impl NodeInspection {
-    /// The row under the head of the semaphore's table of nodes.
+    /// The node's row in the table of the semaphore.
     fn slots_row(&self) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let nothing = NodeSlots::default();

@@ -24,7 +24,7 @@ fn refused(why: &str) -> Silence {
 }
 
 #[test]
-fn what_has_no_reason_is_counted() {
+fn silences_without_a_reason_are_counted() {
     assert_eq!(missing(vec![]), "");
     let said = missing(vec![
         Silence::Quarantined(Duration::ZERO),
@@ -43,13 +43,13 @@ fn what_has_no_reason_is_counted() {
     );
     let votes = [Vote::NotOurs, Vote::Confirmed, Vote::NotWaitedFor];
     let report = report(votes.to_vec());
-    let not_ours = " (1 where the lock is not ours)";
+    let not_ours = " (1 where this client does not have the lock)";
     assert_eq!(Missing(&report).to_string(), not_ours);
     assert_eq!(answered(&report), 2);
 }
 
 #[test]
-fn a_reason_is_told_once_behind_the_others() {
+fn reasons_come_last_and_equal_ones_are_told_once() {
     let acl = || refused("its ACL withholds HMGET");
     assert_eq!(
         missing(vec![acl(), Silence::Stalled, acl(), acl()]),
@@ -71,10 +71,10 @@ fn a_reason_is_told_once_behind_the_others() {
 }
 
 #[test]
-fn what_only_looks_like_an_address_stays() {
+fn text_that_only_looks_like_an_address_stays() {
     for why in [
         "grant them with ACL SETUSER (~app:1:*)",
-        "it votes for another fleet (fleet word \"payments:1\"; this client: \"payments:2\")",
+        "it votes for another fleet (fleet id \"payments:1\"; this client: \"payments:2\")",
         "ERR Error running script: on @user_script:12.",
         "its address cannot be looked up: failed to lookup address information: Name or service not known",
     ] {
@@ -96,7 +96,7 @@ fn what_only_looks_like_an_address_stays() {
 }
 
 #[test]
-fn why_a_node_is_not_reached_is_told_where_all_say_the_same() {
+fn the_reason_of_unreachable_nodes_is_told_if_all_agree() {
     let no_connection = |n| {
         let why = format!("no connection to 10.0.0.{n}:6379: Connection refused (os error 111)");
         Silence::Unreachable(why)
@@ -117,10 +117,8 @@ fn an_address_in_a_reason_is_left_out() {
             "it is the same server as another node: give every master one address",
         ),
         (
-            "not counted while 10.0.0.1:6379 votes for another fleet: what 10.0.0.1:6379 itself \
-             is refused for says what to do",
-            "not counted while another node votes for another fleet: what another node itself \
-             is refused for says what to do",
+            "not counted while 10.0.0.1:6379 votes for another fleet: see the reason given for 10.0.0.1:6379",
+            "not counted while another node votes for another fleet: see the reason given for another node",
         ),
         ("MOVED 12 10.9.9.9:7000", "MOVED 12 …"),
         (

@@ -1,4 +1,4 @@
-//! One case, and the run of many.
+//! One case, and running several of them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{
     trial::Trial,
 };
 
-/// A case: its name, the rule that it stands for, and what the subject must be able to do.
+/// A case: its name, the rule that it checks, and the powers that the subject must have.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) rule: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) run: for<'a> fn(&'a mut Trial<'_>) -> Doing<'a, ()>,
 }
 
-/// A [`Case`](crate::testing::conformance::case::Case): the rule, the function, the powers it needs.
+/// Makes a [`Case`](crate::testing::conformance::case::Case) from the rule, the function, and the powers that it needs.
 macro_rules! case {
     ($rule:literal, $case:ident $(, $power:ident)*) => {{
         fn run<'a>(
@@ -34,14 +34,14 @@ macro_rules! case {
 
 pub(crate) use case;
 
-/// Which cases were run, and which were not.
+/// The cases that were run, and those that were not.
 #[must_use = "a case that is not run shows nothing"]
 #[non_exhaustive]
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Their names. Each of them held.
+    /// The names of the cases that were run. Each of them passed.
     pub ran: Vec<&'static str>,
-    /// For want of a power of the subject.
+    /// The cases that were not run because the subject lacks a power.
     pub not_run: Vec<NotRun>,
 }
 
@@ -49,9 +49,9 @@ pub struct Outcome {
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct NotRun {
-    /// Its name.
+    /// The name of the case.
     pub case: &'static str,
-    /// What the subject would have to be able to do.
+    /// The powers that the subject lacks.
     pub for_want_of: Vec<Power>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Each case on a fresh master that votes.
+/// Runs each case on a fresh master that votes.
 pub(super) async fn run(cases: &[Case], subject: &dyn Subject) -> Outcome {
     let mut outcome = Outcome::default();
     for case in cases {
@@ -91,7 +91,7 @@ pub(super) async fn run(cases: &[Case], subject: &dyn Subject) -> Outcome {
     outcome
 }
 
-/// Says which case it was, if that panics.
+/// If a case panics, this says which one it was.
 struct Running<'a>(&'a Case, &'a dyn Subject);
 
 impl Drop for Running<'_> {

@@ -22,7 +22,7 @@ impl Subject for MemoryNode {
         Box::pin(async {})
     }
 
-    /// All but [`Power::Kill`]: it numbers its connections, and ends none of them by its number.
+    /// All powers except [`Power::Kill`]: this node numbers its connections, but does not end one by its number.
     fn powers(&self) -> &[Power] {
         &[
             Power::Flush,

@@ -1,9 +1,9 @@
-//! What every kind of node has to do, as cases that any kind can be put to.
+//! The requirements on every kind of node, as cases that can be run against any kind.
 //!
-//! A [`Subject`] is one master: a [`Node`] that is dialled, and what else can be done to it
-//! ([`Power`]), such as filling it up. [`all`] puts it to every case; a case that fails panics, as an
-//! assertion does. A case that needs a power which the subject does not have is not run, and the
-//! [`Outcome`] says so. [`alike`] asks two subjects the same at random.
+//! A [`Subject`] is one master. It consists of a [`Node`] to dial and of further things that can be done to the master
+//! ([`Power`]), such as filling it up. [`all`] runs every case. A case that fails panics, as an assertion does. A case
+//! that needs a power which the subject lacks is not run, and the [`Outcome`] lists it. [`alike`] sends the same random
+//! requests to two subjects.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -13,15 +13,15 @@
 //! # }
 //! ```
 //!
-//! The cases stand beside what they test, in `cases.rs` of each kind in `src/node/kinds`. This
-//! crate's own run, on memory, Redis and Valkey, is `tests/meta/conformance.rs`.
+//! The cases stand beside the code that they test, in `cases.rs` of each kind in `src/node/kinds`. This crate runs them
+//! on memory, Redis and Valkey in `tests/meta/conformance.rs`.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `subject` | what is tested, and what else can be done to it |
-//! | `case` | one case, and the run of many |
-//! | `trial` | a case under way: a connection, and what is asked on it |
-//! | `random` | random sequences, answered alike |
+//! | `subject` | the master that is tested, and what else can be done to it |
+//! | `case` | one case, and running several of them |
+//! | `trial` | a running case: a connection, and the requests on it |
+//! | `random` | random sequences that two subjects must answer alike |
 //! | `memory` | the node in this process as a subject |
 
 pub(crate) mod case;
@@ -48,7 +48,7 @@ use crate::{
     },
 };
 
-/// Every case of every kind.
+/// Runs every case of every kind.
 pub async fn all(subject: &dyn Subject) -> Outcome {
     let mut outcome = admission(subject).await;
     outcome.extend(held(subject).await);
@@ -61,56 +61,56 @@ pub async fn all(subject: &dyn Subject) -> Outcome {
     outcome
 }
 
-/// The cases of one kind: may this memory vote?
+/// Runs the cases about admission: whether a memory may vote.
 ///
 /// Protocol §2.
 pub async fn admission(subject: &dyn Subject) -> Outcome {
     case::run(admission::cases::CASES, subject).await
 }
 
-/// The cases that are the same for all that can be held.
+/// Runs the cases that are the same for everything that can be held.
 ///
 /// Protocol §3, §4, §6 and §8.
 pub async fn held(subject: &dyn Subject) -> Outcome {
     case::run(held::CASES, subject).await
 }
 
-/// The cases of one kind: a lock that one holds at a time. Those of [`held()`] belong to it.
+/// Runs the cases about a mutex. Those of [`held()`] also apply to it.
 ///
 /// Protocol §3.
 pub async fn mutex(subject: &dyn Subject) -> Outcome {
     case::run(mutex::cases::CASES, subject).await
 }
 
-/// The cases of one kind: a lock that many read or one writes. Those of [`held()`] belong to it.
+/// Runs the cases about a read-write lock. Those of [`held()`] also apply to it.
 ///
 /// Protocol §4.
 pub async fn rwlock(subject: &dyn Subject) -> Outcome {
     case::run(rwlock::cases::CASES, subject).await
 }
 
-/// The cases of one kind: the slots of a semaphore. Those of [`held()`] belong to it.
+/// Runs the cases about the slots of a semaphore. Those of [`held()`] also apply to them.
 ///
 /// Protocol §6.
 pub async fn slots(subject: &dyn Subject) -> Outcome {
     case::run(slots::cases::CASES, subject).await
 }
 
-/// The cases of one kind: the units of a rate limit.
+/// Runs the cases about the units of a rate limit.
 ///
 /// Protocol §7.
 pub async fn rate(subject: &dyn Subject) -> Outcome {
     case::run(rate::cases::CASES, subject).await
 }
 
-/// The cases of one kind: several locks at once. Those of [`held()`] belong to it.
+/// Runs the cases about several locks at once. Those of [`held()`] also apply to them.
 ///
 /// Protocol §8.
 pub async fn several(subject: &dyn Subject) -> Outcome {
     case::run(mutex::several::cases::CASES, subject).await
 }
 
-/// The cases of one kind: connections and scripts.
+/// Runs the cases about connections and scripts.
 pub async fn server(subject: &dyn Subject) -> Outcome {
     case::run(server::cases::CASES, subject).await
 }
@@ -118,7 +118,7 @@ pub async fn server(subject: &dyn Subject) -> Outcome {
 /// The prefix of the keys of [`redis_node`].
 pub const PREFIX: &str = "quorate";
 
-/// The node that this library makes of a URL. Its keys begin with [`PREFIX`].
+/// The node that this library makes from a URL. Its keys begin with [`PREFIX`].
 pub fn redis_node(url: &str) -> Result<Arc<dyn Node>, Error> {
     Ok(match url.into_node()? {
         Target::Server(address) => {

@@ -1,5 +1,5 @@
-//! Random sequences, answered alike by two subjects: they keep one meaning in two languages from
-//! drifting apart.
+//! Random sequences that two subjects must answer alike. They keep the two implementations, Rust and Lua, from drifting
+//! apart.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,19 +24,20 @@ use crate::{
     },
 };
 
-/// What lasts so long is over after a [`NAP`], on both.
+/// Anything that lasts this long is over after a [`NAP`], on both subjects.
 pub(crate) const SOON: Duration = Duration::from_millis(5);
 const NAP: Duration = Duration::from_millis(30);
 
-/// Asks two subjects the same, `steps` times, and changes both alike in between. Their answers must be
-/// the same but for their clocks, their runs and the words of an error, and the same must stand there.
+/// Sends the same `steps` random requests to two subjects, and makes the same changes to both in between. Their answers
+/// must be the same, except for their clocks, their runs and the words of an error. The keys of the admission must be
+/// the same too.
 ///
-/// A change for which one of them has no power is left out. These powers are returned.
+/// A change is left out if one of the subjects has no power to make it. These powers are returned.
 pub async fn alike(one: &dyn Subject, two: &dyn Subject, seed: u64, steps: usize) -> Vec<Power> {
     ask_both(one, two, seed, steps, Chance::ask).await
 }
 
-/// The same, of semaphores alone, on masters that vote all the time: more becomes of what is asked.
+/// The same for semaphores alone, on masters that vote all the time. So more of the requests have an effect.
 pub async fn slots_alike(
     one: &dyn Subject,
     two: &dyn Subject,
@@ -46,7 +47,7 @@ pub async fn slots_alike(
     ask_both(one, two, seed, steps, Chance::ask_of_slots).await
 }
 
-/// The same, of read-write locks alone.
+/// The same for read-write locks alone.
 pub async fn rwlocks_alike(
     one: &dyn Subject,
     two: &dyn Subject,
@@ -56,7 +57,7 @@ pub async fn rwlocks_alike(
     ask_both(one, two, seed, steps, Chance::ask_of_rwlocks).await
 }
 
-/// The same, of several locks at once and of each alone.
+/// The same for several locks at once and for each of them alone.
 pub async fn several_alike(
     one: &dyn Subject,
     two: &dyn Subject,
@@ -66,7 +67,7 @@ pub async fn several_alike(
     ask_both(one, two, seed, steps, Chance::ask_of_several).await
 }
 
-/// The same, of rate limits alone.
+/// The same for rate limits alone.
 pub async fn limits_alike(
     one: &dyn Subject,
     two: &dyn Subject,
@@ -88,7 +89,7 @@ async fn ask_both(
     let powers = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
     let can = |power: Power| peers.iter().all(|peer| peer.trial.can(power));
     let (usable, missing): (Vec<Power>, Vec<Power>) = powers.into_iter().partition(|p| can(*p));
-    // Who has little time to come from when it is called, whenever that is.
+    // Waiters that must come soon after they are called, whenever that is.
     let mut hurried = BTreeSet::new();
     for step in 0..steps {
         let ask = next(&mut chance);
@@ -128,14 +129,15 @@ async fn ask_both(
     missing
 }
 
-/// By a command that comes at random.
+/// The waiter, if a random command registers one.
 fn who_waits(command: &Command) -> Option<&Entry> {
     command.entry_that(|request| {
         matches!(request.verb, Verb::Acquire { .. }) && request.keeps_a_place()
     })
 }
 
-/// One of the two, and run and id as each of three clients last read them there: its run is its own.
+/// One of the two subjects. For each of three clients it holds the run and the id that the client read last there,
+/// because each subject has its own run.
 struct Peer<'s> {
     trial: Trial<'s>,
     known: [Option<(String, String)>; 3],
@@ -151,15 +153,15 @@ impl<'s> Peer<'s> {
 
 #[derive(Debug)]
 enum Ask {
-    /// Flushed together, so that they travel in batches; mostly it is one, which travels alone.
+    /// Flushed together, so that they travel in batches. Mostly it is a single command, which travels alone.
     Commands(Vec<(Command, String)>),
-    /// An entry that is over after the step, or a place.
+    /// A request whose entry, or place in the queue, has ended after the step.
     Nap(Command),
-    /// A handshake of this client: one that knows what it read last, or nothing.
+    /// A handshake of this client. The flag says whether it brings what the client read last, or nothing.
     Hello(Handshake, usize, bool),
     /// An ADMIT of the record that this client read last.
     Admit(Admit, usize),
-    /// The keys of the admission and the counters can be written while it is not full.
+    /// A change to the master. The keys of the admission and the counters can be written only while it is not full.
     Change(Change),
 }
 
@@ -180,7 +182,7 @@ impl Ask {
         }
     }
 
-    /// The command that got the answer at this place. None for an admission.
+    /// The command that got the answer at this position. `None` for an admission.
     fn command(&self, place: usize) -> Option<&Command> {
         match self {
             Self::Commands(asked) => asked.get(place).map(|(command, _)| command),
@@ -189,7 +191,7 @@ impl Ask {
         }
     }
 
-    /// No answer to a change.
+    /// Sends it and returns the answers. A change has no answer.
     async fn of(&self, peer: &mut Peer<'_>) -> Vec<Answered> {
         let Peer { trial, known } = peer;
         match self {
@@ -232,11 +234,11 @@ impl Ask {
     }
 }
 
-/// What comes next.
+/// Generates the steps.
 pub(crate) struct Chance {
     rng: StdRng,
     floor: u64,
-    /// What `open` says where the node of the last handshake votes.
+    /// The content of `open` if the node of the last handshake votes.
     guard: String,
 }
 
@@ -249,7 +251,7 @@ impl Chance {
         }
     }
 
-    /// Less than `n`.
+    /// A random number below `n`.
     pub(crate) fn up_to(&mut self, n: u64) -> u64 {
         self.rng.next_u64() % n
     }
@@ -258,7 +260,7 @@ impl Chance {
         of[self.up_to(of.len() as u64) as usize]
     }
 
-    /// Where an ACQUIRE wants its counter: nowhere, low, as before, or higher.
+    /// The floor of an ACQUIRE for its counter: none, low, as before, or higher.
     pub(crate) fn floor(&mut self) -> u64 {
         match self.up_to(4) {
             0 => 0,
@@ -338,7 +340,7 @@ impl Chance {
             94 => Ask::Change(Change::Full(true)),
             95..98 => Ask::Change(Change::Full(false)),
             98 => Ask::Change(Change::Age(mutexes::DAY * self.one(&[1, 3]))),
-            // It counts again after four days.
+            // This counter is used again after four days.
             _ if self.up_to(8) == 0 => {
                 let name = mutexes::name(self.one(&["a", "b"]));
                 Ask::Change(Change::Counter(name, mutexes::MAX_TOKEN))
@@ -347,7 +349,8 @@ impl Chance {
         }
     }
 
-    /// Many at once: they are cut by whatever travels alone or has another guard; or whole batches.
+    /// Many commands at once. In one half of the cases commands that travel alone, or have another guard, cut them into
+    /// batches. In the other half all of them can travel in whole batches.
     fn many(&mut self) -> Ask {
         let most = self.one(&[3, 10, 128]);
         let count = 2 + self.up_to(most) as usize;
@@ -406,7 +409,8 @@ fn same(command: Option<&Command>, a: &Answered, b: &Answered) -> bool {
     }
 }
 
-/// Who waits for a read-write lock is told by whoever of its process asked last: which hangs on a ms.
+/// A push about a freed read-write lock names the waiter of a process that asked last. This depends on a millisecond,
+/// so the name is removed.
 fn unnamed(mut heard: Vec<Push>) -> Vec<Push> {
     let nobody = mutexes::entry(0);
     for push in heard.iter_mut().filter(|push| push.says == Says::Freed) {
@@ -415,7 +419,7 @@ fn unnamed(mut heard: Vec<Push>) -> Vec<Push> {
     heard
 }
 
-/// The same but for a slow machine.
+/// Returns true if both are the same, except for the delays of a slow machine.
 pub(crate) fn near(a: Option<Duration>, b: Option<Duration>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a.abs_diff(b) < Duration::from_secs(2),

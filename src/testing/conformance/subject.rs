@@ -1,4 +1,4 @@
-//! What is tested: a master, and what can be done to it beside asking.
+//! The subject of the tests: a master, and what can be done to it besides sending requests.
 
 use std::{
     future::Future,
@@ -14,74 +14,75 @@ use crate::{
 
 /// One master, for as long as the cases run. Nobody else uses it.
 ///
-/// Only [`name`](Self::name), [`node`](Self::node) and [`fresh`](Self::fresh) are needed. The more
-/// [`powers`](Self::powers) a subject has, the more cases it is put to.
+/// Only [`name`](Self::name), [`node`](Self::node) and [`fresh`](Self::fresh) are required. The more
+/// [`powers`](Self::powers) a subject has, the more cases are run on it.
 pub trait Subject {
-    /// Names it in failures.
+    /// The name of the subject in failures.
     fn name(&self) -> &str;
 
-    /// How it is reached. The cases dial it.
+    /// The node by which the master is reached. The cases dial it.
     fn node(&self) -> Arc<dyn Node>;
 
-    /// Makes it a master without a key, without a fault, that was never a replica. It may be another
-    /// process afterwards: the cases dial it anew.
+    /// Makes it a master without keys and without faults, which was never a replica. It may be another process
+    /// afterwards, because the cases dial it again.
     fn fresh(&self) -> Doing<'_, ()>;
 
-    /// What else can be done to it.
+    /// The further things that can be done to it.
     fn powers(&self) -> &[Power] {
         &[]
     }
 
-    /// Changes it behind its clients' backs. Asked only for what its [`powers`](Self::powers) name.
+    /// Changes the master without the knowledge of its clients. Called only for changes that its
+    /// [`powers`](Self::powers) include.
     fn change(&self, change: Change) -> Doing<'_, ()> {
         unreachable!("{} has no power to {change:?}", self.name())
     }
 
-    /// What stands in a key of the admission. Asked only with [`Power::Keys`].
+    /// Returns the content of a key of the admission. Called only with [`Power::Keys`].
     fn stands(&self, key: Key) -> Doing<'_, Option<String>> {
         unreachable!("{} has no power to read {key:?}", self.name())
     }
 
-    /// The master's own clock, in µs since 1970: what a case compares its caps with. The system's, unless
-    /// the subject knows better.
+    /// The master's own clock, in µs since 1970. The cases compute the caps of tokens from it. The default is the
+    /// system's clock.
     fn wall_us(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
-/// Something under way. It need not be `Send`.
+/// An operation that is running. It need not be `Send`.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What a subject can do beside answering.
+/// An ability of a subject besides answering requests.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
     /// [`Change::Flush`].
     Flush,
-    /// [`Change::Full`]. What it refuses then is an error that begins with `OOM`.
+    /// [`Change::Full`]. The error with which the master then refuses a write begins with `OOM`.
     Full,
-    /// [`Change::Replica`]. What it refuses then is an error that begins with `READONLY`.
+    /// [`Change::Replica`]. The error with which the master then refuses a write begins with `READONLY`.
     Replica,
     /// [`Change::Put`], and [`Subject::stands`].
     Keys,
     /// [`Change::Age`], [`Change::Counter`] and [`Change::SlotCounter`].
     Counters,
-    /// Its [`Connection::client_id`](crate::node::Connection::client_id) can be ended.
+    /// A connection can be ended by its [`Connection::client_id`](crate::node::Connection::client_id).
     Kill,
 }
 
-/// A change to a master that no client of ours makes.
+/// A change to a master that no client of this library makes.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// It loses all keys, and goes on.
+    /// The master loses all keys, and goes on.
     Flush,
-    /// It refuses writes that may need memory, or does so no more.
+    /// The master refuses writes that may need memory, or accepts them again.
     Full(bool),
-    /// It is a replica from now on, or no more.
+    /// The master becomes a replica, or a master again.
     Replica(bool),
-    /// This key now says this, or is gone.
+    /// The key gets this content, or is deleted.
     Put(Key, Option<String>),
     /// The current counters were begun this long ago.
     Age(Duration),
@@ -98,7 +99,7 @@ pub enum Change {
 pub enum Key {
     /// The record of the memory.
     Boot,
-    /// What a guard has to say.
+    /// The content that a guard must have.
     Open,
     /// TIME in µs at the last handshake that wrote it.
     Time,

@@ -1,4 +1,4 @@
-//! A case under way: a connection to a master that votes, and what is asked on it.
+//! A running case: a connection to a master that votes, and the requests on it.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -14,24 +14,24 @@ use crate::{
     },
 };
 
-/// What `open` says of a master that [`Trial::admit`] lets vote.
+/// The content of `open` on a master that [`Trial::admit`] lets vote.
 pub(crate) const GUARD: &str = "20000 2 3 word 5000 nonce";
 
-/// What every connection of a trial listens to.
+/// The channel that every connection of a trial listens to.
 pub(crate) const CHANNEL: &str = "quorate:wake:trial";
 
-/// A node that says nothing for this long does not answer.
+/// A node that sends nothing for this long is considered dead.
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// One master, freshly admitted.
 pub(crate) struct Trial<'s> {
     subject: &'s dyn Subject,
     connection: Box<dyn Connection>,
-    /// What the node said unasked, in order.
+    /// The pushes of the node, in order.
     heard: Vec<Push>,
-    /// The text of `open`.
+    /// The content of `open`.
     guard: String,
-    /// What it calls its process. In the texts of the cases, RUN stands for it.
+    /// The master's name for its process. In the texts of the cases, RUN stands for it.
     pub(crate) run_id: String,
 }
 
@@ -53,7 +53,7 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// The same on another fresh master, whose fleet has this longest ttl.
+    /// Starts again on another fresh master, whose fleet has this longest ttl.
     pub(crate) async fn restart_with(&mut self, max_ttl: Duration) {
         *self = Self::unadmitted(self.subject).await;
         let mut hello = admission::cases::hello();
@@ -79,7 +79,7 @@ impl<'s> Trial<'s> {
         dial(self.subject, channel).await
     }
 
-    /// What that one has heard since the last time.
+    /// The pushes that this connection has received since the last call.
     pub(crate) async fn pushes_to(&self, connection: &mut Box<dyn Connection>) -> Vec<Push> {
         let survey = Operation::new(admission::Command::Survey);
         connection.send(survey, Guard::new(GUARD.into()));
@@ -100,7 +100,7 @@ impl<'s> Trial<'s> {
         self.ask_with(&command.into(), &self.guard.clone()).await
     }
 
-    /// Many at once, on one connection.
+    /// Sends several commands at once, on one connection.
     pub(crate) async fn ask_all(&mut self, commands: &[Command]) -> Vec<Answered> {
         let asked: Vec<_> = commands
             .iter()
@@ -109,14 +109,14 @@ impl<'s> Trial<'s> {
         self.ask_together(&asked).await
     }
 
-    /// It must answer.
+    /// Sends a command that must be answered.
     pub(crate) async fn say(&mut self, command: impl Into<Command>) -> Answer {
         let command = command.into();
         let answer = self.ask_with(&command, &self.guard.clone()).await;
         answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.name()))
     }
 
-    /// Its error's first word, where it must give one.
+    /// Sends a command that must fail, and returns the first word of its error.
     pub(crate) async fn error(&mut self, command: impl Into<Command>) -> String {
         let command = command.into();
         match self.ask_with(&command, &self.guard.clone()).await {
@@ -133,14 +133,14 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// The handshake is answered by a record: that, and whether `open` stands.
+    /// Sends a handshake that must be answered by a record. Returns the record, and whether `open` stands.
     pub(crate) async fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
         let meeting = self.meet(hello).await;
         let record = meeting.stored.record().expect("a record");
         (record.clone(), meeting.open)
     }
 
-    /// A bootstrap: from now on it votes.
+    /// Bootstraps the master, so that it votes from now on.
     pub(crate) async fn admit(&mut self) {
         self.admit_as(&admission::cases::hello()).await;
     }
@@ -160,14 +160,14 @@ impl<'s> Trial<'s> {
         );
     }
 
-    /// What the node has said unasked since the last time. What a script of its own makes it say may come behind
-    /// the answer, but not behind the next one.
+    /// The pushes of the node since the last call. A push that the node's own script causes may arrive after the answer
+    /// to that script, but not after the next answer.
     pub(crate) async fn pushes(&mut self) -> Vec<Push> {
         self.say(admission::Command::Survey).await;
         std::mem::take(&mut self.heard)
     }
 
-    /// Whether the subject can do this.
+    /// Returns true if the subject has this power.
     pub(super) fn can(&self, power: Power) -> bool {
         self.subject.powers().contains(&power)
     }
@@ -176,25 +176,25 @@ impl<'s> Trial<'s> {
         self.subject.change(change).await;
     }
 
-    /// SET or DEL, with RUN in the text.
+    /// Sets or deletes a key. RUN stands for the run in the text.
     pub(crate) async fn put(&self, key: Key, text: Option<&str>) {
         let text = text.map(|text| text.replace("RUN", &self.run_id));
         self.change(Change::Put(key, text)).await;
     }
 
-    /// What stands in `boot` and `open`, with RUN in the texts.
+    /// The content of `boot` and `open`, in which RUN stands for the run.
     pub(crate) async fn stands(&self) -> [Option<String>; 2] {
         let boot = self.subject.stands(Key::Boot).await;
         let open = self.subject.stands(Key::Open).await;
         [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
-    /// Returns the value of one key.
+    /// Returns the content of one key.
     pub(crate) async fn stands_in(&self, key: Key) -> Option<String> {
         self.subject.stands(key).await
     }
 
-    /// Many at once, on one connection, each with its guard.
+    /// Sends several commands at once, on one connection, each with its guard.
     pub(crate) async fn ask_together(&mut self, asked: &[(Command, String)]) -> Vec<Answered> {
         for (command, guard) in asked {
             let operation = Operation::new(command.clone());
@@ -214,7 +214,7 @@ async fn dial(subject: &dyn Subject, channel: &str) -> Box<dyn Connection> {
     dialled.unwrap_or_else(|why| panic!("{}: {why:?}", subject.name()))
 }
 
-/// The next answers, once what was sent has left.
+/// Flushes, and waits for this many answers.
 pub(crate) async fn answers(
     connection: &mut dyn Connection,
     count: usize,
@@ -222,7 +222,7 @@ pub(crate) async fn answers(
     listen(connection, count, &mut Vec::new()).await
 }
 
-/// The next answers; what else is heard by then goes to `heard`.
+/// Waits for this many answers. Pushes that arrive meanwhile go to `heard`.
 async fn listen(
     connection: &mut dyn Connection,
     count: usize,

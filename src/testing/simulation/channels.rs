@@ -1,5 +1,5 @@
-//! What servers publish, and what becomes of it: it arrives in order with the answers, or is lost, late, or comes
-//! twice, also on a later connection.
+//! The pushes that servers publish. A push arrives in order with the answers, is lost, comes late, or comes twice,
+//! perhaps on a later connection.
 
 use super::{
     network::Down,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::node::{Push, Says};
 
-/// A push that did not come when it should.
+/// A push that did not arrive when it should have.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     client: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Late {
 }
 
 impl World {
-    /// The server publishes to this connection from now on.
+    /// From now on the server publishes to this connection.
     pub(crate) fn subscribe(&mut self, id: usize) {
         let channel = self.channel_of(id);
         let connection = &mut self.connections[id];
@@ -26,7 +26,7 @@ impl World {
         self.servers[connection.server].store.subscribe(&channel);
     }
 
-    /// The server publishes to it no more.
+    /// The server stops publishing to this connection.
     pub(crate) fn unsubscribe(&mut self, id: usize) {
         let connection = &mut self.connections[id];
         if std::mem::take(&mut connection.listens) {
@@ -40,7 +40,7 @@ impl World {
         channel(connection.client, connection.incarnation)
     }
 
-    /// The client has closed it. The server learns of that, or finds out after a while.
+    /// The client has closed the connection. The server learns of that at once, or only after a while.
     pub(crate) fn hang_up(&mut self, id: usize) {
         let wait = match self.calm || !self.dice.percent(self.plan.gone) {
             true => self.delay(),
@@ -50,7 +50,7 @@ impl World {
         self.at(at, What::HangUp(id));
     }
 
-    /// What this server has published goes to whom it takes for alive.
+    /// Delivers the pushes of this server to all connections that it believes to be alive.
     pub(crate) fn publish(&mut self, s: usize, pushes: &[(std::sync::Arc<str>, Push)]) {
         for (to, push) in pushes {
             match push.says {
@@ -61,7 +61,7 @@ impl World {
                 Says::Called | Says::Free { .. } | Says::Freed => self.stats.called += 1,
                 Says::Next { .. } => {}
             }
-            // PUBLISH is replicated: who listens at a replica hears it on the connection to the replica.
+            // PUBLISH is replicated: a subscriber of a replica receives the push on its connection to the replica.
             let repeats = |r: &usize| *r == s || self.servers[*r].master == Some(s);
             let repeaters: Vec<usize> = (0..self.servers.len()).filter(repeats).collect();
             for id in repeaters
@@ -77,7 +77,8 @@ impl World {
         }
     }
 
-    /// A stranger who has learned the entry of a waiter publishes a hand-over to it, on every server. It has no guard.
+    /// A stranger who has learned the entry of a waiter publishes a hand-over to it, on every server. The hand-over has
+    /// no guard.
     pub(crate) fn forge(&mut self, s: usize) {
         let time = self.servers[s].time(self.now);
         let waiters = self.servers[s].store.waiters(time);
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// A push comes late, on the connection that there is now.
+    /// Delivers a late push, on the connection that exists now.
     pub(crate) fn late(&mut self, n: usize) {
         let Late {
             client,
@@ -150,7 +151,7 @@ impl World {
         }
     }
 
-    /// Somebody else has done something at this server.
+    /// Delivers pushes that another caller has caused at this server.
     pub(crate) fn hand_out(&mut self, s: usize) {
         let pushes = self.servers[s].store.take_pushes();
         self.publish(s, &pushes);

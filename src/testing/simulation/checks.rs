@@ -1,4 +1,4 @@
-//! What the simulation keeps in mind to see a violation.
+//! The state that the simulation keeps in order to see violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ use crate::{
     base::{name::Names, owner::Entry},
 };
 
-/// One lease that nobody gave up.
+/// One lease that was not given up.
 pub(crate) struct Lease {
     pub(crate) id: u64,
     pub(crate) op: Operation,
     pub(crate) share: Share,
     pub(crate) watch: LeaseWatch,
     pub(crate) seen: Seen,
-    /// An operator freed the name: over by then (true time).
+    /// An operator freed the name, so the lease must be over by this instant of true time.
     pub(crate) over_by: Option<u64>,
 }
 
@@ -38,28 +38,28 @@ pub(crate) struct Lease {
 pub(crate) struct Checks {
     pub(crate) leases: Vec<Lease>,
     pub(crate) gates: BTreeMap<String, Gate>,
-    /// What stands in a store that checks tokens, and in one that does not.
+    /// The content of a store that checks tokens, and of one that does not.
     pub(crate) updates: Updates,
     orders: BTreeMap<String, Order>,
     tokens: BTreeMap<String, Uniqueness>,
     support: Option<Support>,
-    /// By token: the entries that it was told to, and by which nodes.
+    /// For each token: the entries that nodes granted it to, and which nodes.
     entries: BTreeMap<u64, BTreeMap<String, BTreeSet<usize>>>,
-    /// By entry: when an ACQUIRE or a JOIN of it last came to a node.
+    /// For each entry: when its last ACQUIRE or JOIN arrived at a node.
     asked: BTreeMap<String, u64>,
-    /// Who stands in line, by name.
+    /// The waiters in the queue, by name.
     pub(crate) turns: BTreeMap<String, Turns>,
     pub(crate) stalls: BTreeMap<String, Stall>,
     pub(crate) semaphores: BTreeMap<String, Semaphore>,
     epochs: BTreeMap<String, Epochs>,
-    /// What was asked for together, by entry.
+    /// For each entry, the names that were asked for together.
     pub(crate) sets: BTreeMap<Entry, Names>,
-    /// The units of the limit, by interval.
+    /// The units of the limit that were used, for each interval.
     pub(crate) spent: Vec<Spent>,
     last_id: u64,
 }
 
-/// What is known of a semaphore.
+/// The known state of a semaphore.
 pub(crate) struct Semaphore {
     pub(crate) resizes: Resizes,
     pub(crate) settled: Settled,
@@ -73,7 +73,7 @@ impl Checks {
         }
     }
 
-    /// An ACQUIRE or a JOIN of this entry has come to a node.
+    /// An ACQUIRE or a JOIN of this entry has arrived at a node.
     pub(crate) fn asked(&mut self, entry: &str, now: u64) {
         self.asked.insert(entry.to_owned(), now);
         for lease in &mut self.leases {
@@ -83,8 +83,9 @@ impl Checks {
         }
     }
 
-    /// An operator has freed the name: leases that were granted before it was asked for cannot be prolonged after `over_by`.
-    /// But for those whose own request was under way to a node and came after it: they may have that node again.
+    /// An operator has freed the name. Leases that were granted before the eviction was asked for cannot be prolonged
+    /// after `over_by`. The exception is a lease whose own request was under way to a node and arrived after the
+    /// eviction: it may have that node again.
     pub(crate) fn evicted(&mut self, name: &str, asked_at: u64, over_by: u64) {
         for lease in &mut self.leases {
             let entry = entry_of(&self.entries, &lease.op);
@@ -105,7 +106,7 @@ impl Checks {
         }
     }
 
-    /// A grant: its token is new, the greatest, and stands on a majority.
+    /// Checks a grant: its token is new, the greatest so far, and stands on a majority.
     pub(crate) fn granted(
         &mut self,
         op: &Operation,
@@ -131,12 +132,12 @@ impl Checks {
         }
     }
 
-    /// A grant to a reader.
+    /// Checks a grant to a reader.
     pub(crate) fn granted_to_read(&mut self, op: &Operation) -> Held {
         self.epochs.entry(op.name.clone()).or_default().read(op)
     }
 
-    /// A lease of all of these.
+    /// Notes a lease of all of these.
     pub(crate) fn hold(
         &mut self,
         all: &[Operation],
@@ -160,7 +161,7 @@ impl Checks {
         self.last_id
     }
 
-    /// At a grant: nobody was overtaken.
+    /// Checks at a grant that nobody was overtaken.
     pub(crate) fn in_turn(&self, op: &Operation, needed: usize) -> Held {
         match self.turns.get(&op.name) {
             Some(turns) => turns.granted(op, needed),
@@ -168,13 +169,13 @@ impl Checks {
         }
     }
 
-    /// Others may read beside it.
+    /// The lease becomes a reader's, so others may read beside it.
     pub(crate) fn share(&mut self, id: u64) {
         let leases = self.leases.iter_mut().filter(|lease| lease.id == id);
         leases.for_each(|lease| lease.share = Share::Reader);
     }
 
-    /// A grant: the lock does not stand still, nor does what is waited for together with it.
+    /// Notes a grant: the lock does not stand still, and neither does a set of names that contains it.
     pub(crate) fn progress(&mut self, name: &str) {
         let granted: Vec<&str> = parts_of(name).collect();
         for (waited, stall) in &mut self.stalls {
@@ -184,7 +185,7 @@ impl Checks {
         }
     }
 
-    /// Released, dropped, abandoned, or its process died.
+    /// The lease was released, dropped or abandoned, or its process died.
     pub(crate) fn give_up(&mut self, now: u64, id: u64) {
         self.leases.retain(|lease| lease.id != id);
         for semaphore in self.semaphores.values_mut() {
@@ -192,8 +193,8 @@ impl Checks {
         }
     }
 
-    /// No two holders of this name; `just` was granted this instant, good or not: its caller was
-    /// told so.
+    /// Checks that the name does not have two holders. The lease `just` was granted at this instant. It counts whether
+    /// it is still good or not, because its caller was told that it holds the lock.
     pub(crate) fn exclusive(&self, now: u64, name: &str, just: Option<u64>) -> Held {
         let of_name = self.leases.iter().filter(|lease| lease.op.name == name);
         let is_good = |lease: &Lease| just == Some(lease.id) || lease.watch.is_valid();
@@ -202,20 +203,20 @@ impl Checks {
     }
 }
 
-/// The names that were asked for together.
+/// The single names of a set that was asked for together.
 pub(crate) fn parts_of(name: &str) -> impl Iterator<Item = &str> {
     name.split(", ")
 }
 
 impl Lease {
-    /// The semaphore and the slot, if it is one of these.
+    /// The semaphore and the slot, if the lease is of a slot.
     pub(crate) fn slot(&self) -> Option<(&str, u32)> {
         let (semaphore, slot) = self.op.name.split_once('/')?;
         Some((semaphore, slot.parse().ok()?))
     }
 }
 
-/// The entry of a lease: that which most nodes told its token to.
+/// The entry of a lease: the one to which most nodes granted its token.
 fn entry_of<'e>(
     entries: &'e BTreeMap<u64, BTreeMap<String, BTreeSet<usize>>>,
     lease: &Operation,

@@ -1,16 +1,16 @@
-//! One simulated client: the real core, driven as the driver does it, by hand.
+//! One simulated client: the real core. The simulation drives it by hand, as the driver does.
 
 use std::{collections::BTreeMap, iter, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    apps::Task,
     channels::channel,
     clocks::Drifting,
     invariants::{Held, bounded, eviction, exclusion::Share, livelock, voting},
     network::Down,
     profile::{MS, SECOND, US, Watch},
+    workload::Task,
     world::{What, World},
 };
 use crate::{
@@ -38,22 +38,22 @@ pub(crate) struct Client {
     events: UnboundedReceiver<Event>,
     clock: Arc<ManualClock>,
     pub(crate) mono: Drifting,
-    /// How far its wall clock is off, µs.
+    /// The error of its wall clock, µs.
     pub(crate) wall: i64,
     links: Vec<Link>,
     pub(crate) servers: Vec<usize>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) incarnation: u64,
     pub(crate) paused_until: Option<u64>,
-    /// For how long it stood still in all.
+    /// The total time for which it stood still.
     pub(crate) paused: u64,
     armed: Option<u64>,
     wake: u64,
-    /// When each node last answered a vote on a name.
+    /// For each name: when each node last answered a vote.
     answered: BTreeMap<String, Vec<u64>>,
-    /// The entries that it made and does not take back, where they are looked at.
+    /// The entries that it made and is not taking back, where a check needs them.
     pub(crate) entries: Vec<String>,
-    /// Servers that it does not reach, and until when.
+    /// For each server: until when the client cannot reach it.
     pub(crate) partitions: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ enum Link {
 }
 
 impl World {
-    /// A new process; the first one, or in the place of one that died.
+    /// Makes a new process: the first one, or the successor of one that died.
     pub(crate) fn new_client(&mut self, index: usize, incarnation: u64) -> Client {
         let plan = self.plan.clients[index].clone();
         let clock = Arc::new(ManualClock::default());
@@ -127,7 +127,7 @@ impl World {
         (self.plan.base_wall_us + self.now / 1000).saturating_add_signed(off)
     }
 
-    /// Its clocks show the time they should.
+    /// Sets the client's clocks to the time that they should show.
     pub(crate) fn set_clock(&self, c: usize) {
         let client = &self.clients[c];
         client.clock.set(
@@ -136,17 +136,17 @@ impl World {
         );
     }
 
-    /// The process does all there is to do, in the driver's order, and looks at its leases.
+    /// Lets the process do everything there is to do, in the driver's order, and checks its leases.
     pub(crate) fn run_client(&mut self, c: usize) -> Held {
         if self.clients[c].paused_until.is_some() {
             return Ok(());
         }
         self.set_clock(c);
-        // What the tasks began since.
+        // Requests that the tasks have begun since the last run.
         self.poll_tasks(c)?;
         loop {
             self.drive(c)?;
-            // A call of several steps asks for the next one when it is polled.
+            // A call of several steps sends its next request when it is polled.
             if !self.poll_tasks(c)? && self.clients[c].events.is_empty() {
                 break;
             }
@@ -158,12 +158,12 @@ impl World {
         bounded::check(c, in_flight)
     }
 
-    /// What this client asks of the fleet.
+    /// The terms that this client asks for.
     pub(crate) fn terms_of(&self, c: usize) -> Terms {
         self.plan.clients[c].terms.unwrap_or(self.plan.terms)
     }
 
-    /// Every master that should vote does, for every client whose configuration is right.
+    /// Checks that every master that should vote does so, for every client with a right configuration.
     pub(crate) fn all_vote(&mut self) -> Held {
         for c in 0..self.clients.len() {
             let total = self.clients[c].servers.len();
@@ -196,7 +196,7 @@ impl World {
             }
             busy |= self.carry_out(c);
             self.flush_links(c);
-            self.clients[c].core.left();
+            self.clients[c].core.mark_written();
             busy |= self.poll_links(c)?;
             let client = &mut self.clients[c];
             let now = client.clock.now();
@@ -296,14 +296,14 @@ impl World {
                         self.clients[c].core.came(node, incoming);
                     }
                 }
-                // What it says now may have to be obeyed before the next message is read.
+                // The core's reaction may have to be carried out before it reads the next message.
                 self.carry_out(c);
             }
         }
         Ok(any)
     }
 
-    /// This message, and what came behind it by now. After an error the connection may be closed.
+    /// Reads this message and those that have arrived behind it. After an error the connection may be closed.
     fn read(&mut self, c: usize, node: usize, id: usize, first: Down) -> Vec<Incoming> {
         let mut incoming = Vec::new();
         let mut next = Some(first);
@@ -342,7 +342,7 @@ impl World {
         self.run_client(c)
     }
 
-    /// Something arrived for its process.
+    /// A message arrived for its process.
     pub(crate) fn deliver(&mut self, id: usize) -> Held {
         let (c, wanted) = (self.connections[id].client, self.connections[id].wanted);
         if !wanted || self.connections[id].incarnation != self.clients[c].incarnation {
@@ -359,7 +359,7 @@ impl World {
         self.run_client(c)
     }
 
-    /// Sets the alarm. It may ring late, and it may ring for nothing.
+    /// Sets the alarm. It may ring late, and it may ring without a reason.
     fn arm(&mut self, c: usize) {
         let client = &self.clients[c];
         let Some(tick) = client.core.next_tick() else {
@@ -389,7 +389,7 @@ impl World {
         let command = operation.command();
         let takes_or_frees = |request: &Request| request.takes() || request.frees();
         if let Some(entry) = command.entry_that(takes_or_frees) {
-            // What is being taken back supports no lease any more.
+            // An entry that is being taken back does not support a lease any more.
             entries.retain(|known| known != entry.as_str());
         }
         if let Some(entry) = command.entry_that(Request::takes) {
@@ -418,13 +418,13 @@ impl World {
         }
     }
 
-    /// How many nodes answered a vote on this name since then.
+    /// The number of nodes that have answered a vote on this name since then.
     pub(crate) fn answered_since(&self, c: usize, name: &str, since: u64) -> usize {
         let times = self.clients[c].answered.get(name);
         times.map_or(0, |times| times.iter().filter(|at| **at > since).count())
     }
 
-    /// Looks at all leases of this client, as their holders might.
+    /// Checks all leases of this client, as their holders might do.
     pub(crate) fn observe(&mut self, c: usize) -> Held {
         let (now, incarnation) = (self.now, self.clients[c].incarnation);
         let reading = self.clients[c].clock.now().nanos();
@@ -457,7 +457,7 @@ impl World {
         self.no_more_than_the_limit()
     }
 
-    /// No two holders of this name now, each by its own clock.
+    /// Checks that the name does not have two holders now, each by its own clock.
     pub(crate) fn exclusive(&mut self, name: &str, just: Option<u64>) -> Held {
         let holders: Vec<usize> = self
             .checks
@@ -480,7 +480,7 @@ impl World {
         Ok(())
     }
 
-    /// Its process stands still until then.
+    /// The process stands still until this instant.
     pub(crate) fn stop_client(&mut self, c: usize, until: u64) {
         if self.clients[c].paused_until.is_none() {
             self.clients[c].paused_until = Some(until);
@@ -496,7 +496,7 @@ impl World {
         self.run_client(c)
     }
 
-    /// Its process ends well: what it has begun is taken back, and a quarantine's count is written.
+    /// The process ends in order: its requests are taken back, and the count of a quarantine is written.
     pub(crate) fn close(&mut self, c: usize) {
         if self.clients[c].paused_until.is_none() {
             self.set_clock(c);
@@ -505,7 +505,7 @@ impl World {
         }
     }
 
-    /// Its process dies, and another takes its place.
+    /// The process dies, and another takes its place.
     pub(crate) fn crash(&mut self, c: usize) {
         for node in 0..self.clients[c].links.len() {
             self.leave(c, node);
@@ -515,7 +515,7 @@ impl World {
             .leases
             .retain(|l| (l.op.client, l.op.incarnation) != (c, incarnation));
         let mut next = self.new_client(c, incarnation + 1);
-        // It reaches no more than it did.
+        // The new process reaches only the servers that the old one reached.
         next.partitions.clone_from(&self.clients[c].partitions);
         self.clients[c] = next;
         self.begin_client(c);
@@ -529,7 +529,7 @@ impl World {
         }
     }
 
-    /// Until when the two do not reach each other; now, if they do.
+    /// Until when the two cannot reach each other. This is now if they can.
     pub(crate) fn partitioned_until(&self, c: usize, server: usize) -> u64 {
         self.clients
             .get(c)

@@ -1,4 +1,4 @@
-//! A clock that goes a little wrong: it slews within ±0.5 % and can be stepped.
+//! A clock with small errors: it slews within ±0.5 % and can be stepped.
 
 /// True time and readings are in nanoseconds.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub(crate) struct Drifting {
     ppm: i64,
 }
 
-/// The most that protocol §1 assumes.
+/// The greatest slew that protocol §1 assumes.
 pub(crate) const MOST_PPM: i64 = 5_000;
 
 const MILLION: i128 = 1_000_000;
@@ -30,7 +30,7 @@ impl Drifting {
             .saturating_add(u64::try_from(counted).unwrap_or(0))
     }
 
-    /// The first true instant at which it shows at least this.
+    /// The first true instant at which the clock shows at least this.
     pub(crate) fn when(&self, reading: u64) -> u64 {
         let counted = i128::from(reading.saturating_sub(self.reading));
         let passed = counted * MILLION / (MILLION + i128::from(self.ppm));
@@ -43,18 +43,18 @@ impl Drifting {
         at
     }
 
-    /// Runs at another speed from now on.
+    /// From now on the clock runs at another speed.
     pub(crate) fn slew(&mut self, now: u64, ppm: i64) {
         *self = Self::new(now, self.read(now), ppm);
     }
 
-    /// So much true time passes at once, and the clock counts it rightly.
+    /// This much true time passes at once, and the clock counts it correctly.
     pub(crate) fn shift(&mut self, by: u64) {
         self.anchor += by;
         self.reading += by;
     }
 
-    /// Jumps.
+    /// Steps the clock.
     pub(crate) fn step(&mut self, now: u64, by: i64) {
         *self = Self::new(now, self.read(now).saturating_add_signed(by), self.ppm);
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_drifts_and_tells_when() {
+    fn a_drifting_clock_finds_when_it_shows_a_reading() {
         for ppm in [-5000, -3, 0, 17, 5000] {
             let clock = Drifting::new(1_000, 50_000, ppm);
             assert_eq!(clock.read(1_000), 50_000);

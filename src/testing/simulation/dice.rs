@@ -1,4 +1,4 @@
-//! Random numbers that are the same for a seed on every machine and in every version (SplitMix64).
+//! Random numbers that depend only on the seed, on every machine and in every version (SplitMix64).
 
 /// A generator.
 #[derive(Clone, Debug)]
@@ -19,17 +19,17 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// One of `0..n`; 0 where n is 0.
+    /// A random number from `0..n`, or 0 if n is 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.next() % n }
     }
 
-    /// One of `low..=high`.
+    /// A random number from `low..=high`.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// Between low and high, both ends included.
+    /// A random number between low and high, both included.
     pub(crate) fn signed(&mut self, low: i64, high: i64) -> i64 {
         let span = u64::try_from(high.saturating_sub(low)).unwrap_or(0);
         low.saturating_add(i64::try_from(self.range(0, span)).unwrap_or(0))
@@ -45,12 +45,12 @@ impl Dice {
         self.below(1000) < n
     }
 
-    /// An index into something of this length.
+    /// A random index into a collection of this length.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// Short mostly, long sometimes: from `low` up, about `high` at most.
+    /// A number that is mostly small and sometimes large: `low` at least, about `high` at most.
     pub(crate) fn skewed(&mut self, low: u64, high: u64) -> u64 {
         let span = high.saturating_sub(low);
         let part = self.below(1024).saturating_mul(self.below(1024)) / 1024;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_sequence() {
+    fn a_seed_determines_the_sequence() {
         let (mut a, mut b) = (Dice::new(7), Dice::new(7));
         assert_eq!(
             (0..9).map(|_| a.next()).collect::<Vec<_>>(),

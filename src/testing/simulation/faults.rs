@@ -1,4 +1,4 @@
-//! What goes wrong, when, and how it ends.
+//! The faults: what goes wrong, when, and how it ends.
 
 use super::{
     invariants::Held,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl World {
-    /// One fault, of those of the plan.
+    /// Injects one of the faults of the plan.
     pub(crate) fn inject(&mut self) -> Held {
         let total: u64 = self.plan.faults.iter().map(|(weight, _)| weight).sum();
         let mut at = self.dice.below(total);
@@ -108,7 +108,7 @@ impl World {
                 self.stop_client(c, until);
             }
             Fault::Crash => {
-                // Every other process is told to end. Its last words are under way when it is gone.
+                // Every second process is told to end. Its last messages are under way when it is gone.
                 if self.clients[c].incarnation % 2 == 1 {
                     self.close(c);
                 }
@@ -141,7 +141,7 @@ impl World {
         Ok(())
     }
 
-    /// How long something stands still: a moment mostly, longer than a client's patience sometimes.
+    /// How long something stands still. Mostly this is a moment, sometimes longer than a client's patience.
     fn stretch(&mut self) -> u64 {
         if self.dice.percent(self.plan.long) {
             self.dice.range(2 * SECOND, 3 * SECOND)
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Nothing is wrong with a running server any more.
+    /// Ends all faults of a running server.
     fn recover(&mut self, s: usize) {
         let server = &mut self.servers[s];
         server.errors = 0;
@@ -184,10 +184,11 @@ impl World {
         }
     }
 
-    /// Two clients keep a minority, from this server on: the servers that are nearest, and answer first. One of the
-    /// others stands still, so that nobody has a majority without that minority.
+    /// Two clients reach only a minority from now on: the nearest servers, which answer first. One of the other servers
+    /// stands still, so that nobody has a majority without that minority.
     fn cut_off(&mut self, s: usize) {
-        // Once: what a server reads after a longer stand-still may outlive the RELEASE that should have ended it.
+        // This happens once. Requests that a server reads after a second stand-still could outlive the RELEASE that
+        // should have ended it.
         if self.clients[0].partitions.iter().any(|at| *at > 0) {
             return;
         }
@@ -231,7 +232,7 @@ impl World {
         (self.plan.first_mortal..self.plan.first_safe).contains(&s) && self.servers[s].up
     }
 
-    /// Whether enough others vote while this one's memory does not.
+    /// Returns true if enough others vote while this server's memory does not.
     fn may_forget(&self, s: usize) -> bool {
         let others = self.servers.iter().enumerate().filter(|(n, _)| *n != s);
         others.filter(|(_, server)| server.votes()).count() >= self.plan.ripe
@@ -280,7 +281,7 @@ impl World {
             self.over_in(s, wait);
         }
         if self.servers[s].wrong != 0 {
-            // Long before its quarantine can be over: no lease lives on it.
+            // The clock is set right long before the quarantine can be over, so no lease lives on the server then.
             let z = self.plan.terms.quarantine() * MS;
             let wait = self.dice.range(0, z / 10 * 9);
             self.at(self.now + wait, What::Correct(s));
@@ -297,7 +298,7 @@ impl World {
         server.wrong = 0;
     }
 
-    /// It follows another master: its data is that one's, or nothing.
+    /// The server follows another master. Its data is that master's, or it has none.
     fn demote(&mut self, s: usize) {
         if !self.may_die(s) || !self.may_forget(s) {
             return;
@@ -307,7 +308,7 @@ impl World {
         self.follow(s, peer, follows);
     }
 
-    /// It becomes a replica, and has the data of its master, its own older data, or none.
+    /// The server becomes a replica, with the data of its master, its own older data, or none.
     pub(crate) fn follow(&mut self, s: usize, peer: usize, follows: u64) {
         let keys = match follows {
             0 => self.servers[peer].store.snapshot(),
@@ -342,8 +343,8 @@ impl World {
         identity.role = "master".into();
         identity.replid2 = replid;
         identity.second_offset = offset;
-        // As Sentinel does it: every connection is ended. Its own older data let it vote until the
-        // next handshake otherwise, which protocol §2 lists as left over; another's do not.
+        // Sentinel ends every connection too. Without that, the server's own older data would let it vote until the
+        // next handshake, which protocol §2 lists as left over. Another server's data would not.
         if server.follows == 1 {
             for id in server.open.clone() {
                 self.server_closes(id);
@@ -351,7 +352,7 @@ impl World {
         }
     }
 
-    /// The evicting server makes room.
+    /// The evicting server drops a lock to make room.
     fn evict_a_lock(&mut self) {
         let Some(s) = self.plan.evicting else { return };
         let time = self.servers[s].time(self.now);
@@ -380,7 +381,7 @@ impl World {
         locks.into_iter().nth(n)
     }
 
-    /// An operator raises a counter, while a lock is held.
+    /// An operator raises a counter while a lock is held.
     fn bump(&mut self, s: usize) {
         let time = self.servers[s].time(self.now);
         let Some((name, entry)) = self.some_lock(s) else {
@@ -404,7 +405,7 @@ impl World {
         let _ = self.servers[s].store.apply(&extend, &guard, time);
     }
 
-    /// A node on which no lease lives sets its clock back, or right again.
+    /// The clock of a node on which no lease lives is set back, or set right again.
     fn step_back(&mut self, s: usize) {
         let now = self.now;
         let server = &mut self.servers[s];
@@ -420,7 +421,7 @@ impl World {
         server.clock.step(now, by);
     }
 
-    /// It is never put right: that would be a step forward.
+    /// This clock is never set right, because that would be a step forward.
     fn slip_back(&mut self, s: usize) {
         let by = self.dice.skewed(5 * MS, 250 * MS);
         self.servers[s].clock.step(self.now, -by.cast_signed());
@@ -437,15 +438,15 @@ impl World {
         server.clock.step(self.now, by);
     }
 
-    /// The faults are over.
+    /// Ends all faults.
     pub(crate) fn heal(&mut self) -> Held {
         for s in 0..self.servers.len() {
             self.servers[s].fault += 1;
             self.recover(s);
             self.promote(s);
             if self.servers[s].wrong != 0 && self.servers[s].up {
-                // A clock that is wrong still belongs to a quarantine, or to a node without leases; or exclusion hangs
-                // on no clock here.
+                // A clock that is still wrong belongs to a node in quarantine, or to one without leases. Or exclusion
+                // does not depend on clocks in this schedule.
                 if self.servers[s].locks(self.now).is_empty() || !self.plan.exclusion {
                     self.correct(s);
                 }

@@ -1,12 +1,11 @@
-//! The lock on virtual time: real cores and real stores, a simulated network between them, and
-//! everything that may go wrong, decided by one seed.
+//! The library on virtual time: real cores and real stores, with a simulated network between them. One seed decides
+//! everything that goes wrong.
 //!
-//! A schedule runs several clients against several servers through faults of all kinds, then lets
-//! the faults end and looks whether everybody gets on and nothing is left behind. No runtime, no
-//! wall clock: a seed gives the same schedule on every machine. [`run`] takes the [`Rules`]: with
-//! one of them off the simulation has to find what the trap of protocol §10 says.
+//! A schedule runs several clients against several servers through faults of all kinds. Then the faults end, and the
+//! schedule checks that every client makes progress and that nothing is left behind. It uses no runtime and no wall
+//! clock, so a seed gives the same schedule on every machine. [`run`] takes the [`Rules`]. With one of them off, the
+//! simulation has to find what the trap of protocol §10 describes.
 
-mod apps;
 mod channels;
 mod checks;
 mod clients;
@@ -16,11 +15,9 @@ mod faults;
 mod invariants;
 mod network;
 mod profile;
-mod rwlocks;
 mod script;
 mod server;
-mod several;
-mod slots;
+mod workload;
 mod world;
 
 use std::fmt;
@@ -29,7 +26,7 @@ pub use self::profile::Profile;
 use self::{invariants::Violation, world::World};
 pub use crate::base::rules::{Rule, Rules};
 
-/// What happened in a schedule, or in many.
+/// Counts of what happened in one schedule, or in several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -37,19 +34,19 @@ pub struct Stats {
     pub schedules: u64,
     /// Instants at which something happened.
     pub events: u64,
-    /// Commands that servers obeyed or refused.
+    /// Commands that servers executed or refused.
     pub commands: u64,
-    /// Scripts that obeyed several of them.
+    /// Scripts that executed several of them.
     pub batches: u64,
-    /// Commands in these.
+    /// Commands in these scripts.
     pub batched: u64,
     /// Faults.
     pub faults: u64,
     /// Restarts of servers.
     pub restarts: u64,
-    /// Leases.
+    /// Leases that were granted.
     pub granted: u64,
-    /// "Held by another".
+    /// Calls that were refused because another holds the lock.
     pub refused: u64,
     /// Calls that ended because too few nodes answered.
     pub errors: u64,
@@ -61,21 +58,21 @@ pub struct Stats {
     pub cancelled: u64,
     /// The most restarts of servers that one lease has outlived.
     pub outlived: u64,
-    /// Extensions by hand.
+    /// Extensions that a holder asked for itself.
     pub extended: u64,
     /// Releases that were confirmed.
     pub released: u64,
     /// Leases that were over before their holder gave them up.
     pub lost: u64,
-    /// Raises that a node did.
+    /// Counters that a node raised.
     pub raises: u64,
-    /// Locks that were put back.
+    /// Locks that were put back on a node.
     pub repaired: u64,
     /// Commands that the guard refused.
     pub not_admitted: u64,
     /// Connections ended by CLIENT KILL.
     pub kills: u64,
-    /// Commands that were taken back unwritten.
+    /// Commands that were withdrawn before they were written.
     pub withdrawn: u64,
     /// Evictions by operators.
     pub evicted: u64,
@@ -83,25 +80,25 @@ pub struct Stats {
     pub bootstrapped: u64,
     /// Grants of a name that somebody else held, where exclusion is not promised.
     pub overlaps: u64,
-    /// Writes that a store took, where tokens are checked.
+    /// Writes that a store with a check of tokens accepted.
     pub written: u64,
     /// Reads and writes that such a store refused.
     pub fenced_off: u64,
-    /// Writes that a store which checks no tokens took over others that their holders had not read.
+    /// Writes that a store without a check of tokens accepted over others that their holders had not read.
     pub lost_unfenced: u64,
-    /// Records that a client whose configuration is wrong made or changed.
+    /// Records that a client with a wrong configuration made or changed.
     pub strange: u64,
-    /// How often it was seen that all goes on voting.
+    /// How often it was checked that the fleet goes on voting.
     pub watched: u64,
     /// Processes that ended because of a crash loop.
     pub crashes: u64,
-    /// Hand-overs of a node to who waits there.
+    /// Hand-overs of a node to a waiter.
     pub handed_over: u64,
-    /// Times that a node called who waits there.
+    /// Calls of a node to a waiter.
     pub called: u64,
-    /// Grants that were given back to who stands before.
+    /// Grants that were given back to an earlier waiter.
     pub yields: u64,
-    /// Calls that ended because another limit stands.
+    /// Calls that ended because another limit is in force.
     pub conflicts: u64,
     /// Limits that were changed.
     pub resized: u64,
@@ -119,18 +116,20 @@ pub struct Stats {
     pub most_readers: usize,
     /// The most slots of one semaphore that were held at once.
     pub most_slots: usize,
-    /// The longest that a lock had no holder though somebody waited for it and nothing was wrong, ms.
+    /// The longest time in ms for which a lock had no holder although a caller waited for it, while there were no
+    /// faults.
     pub longest_stall: u64,
-    /// The longest that readers, or writers, waited for a lock and none of them got in while nothing was wrong, ms.
+    /// The longest time in ms for which readers, or writers, waited for a lock and none of them got it although there
+    /// was no fault.
     pub longest_kept_out: u64,
-    /// The most writers that were granted a lock while one waited for it who had asked before them, where that is looked at.
+    /// The most writers that got a lock while a writer that had asked before them still waited, where that is checked.
     pub most_overtaken: u64,
     /// The most requests that one client had in flight to one server.
     pub most_in_flight: usize,
 }
 
 impl Stats {
-    /// Adds another's numbers.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         let Self {
             schedules,
@@ -231,8 +230,8 @@ impl Stats {
     }
 }
 
-/// A schedule in which an invariant did not hold. Its `Display` says which, by whom, and how to
-/// replay it.
+/// A schedule in which an invariant did not hold. Its `Display` names the invariant and the operations, and tells how
+/// to replay the schedule.
 #[derive(Clone, Debug)]
 pub struct Failure {
     seed: u64,
@@ -247,12 +246,12 @@ impl Failure {
         self.violation.invariant
     }
 
-    /// What happened, in one line.
+    /// A description of what happened, in one line.
     pub fn what(&self) -> &str {
         &self.violation.what
     }
 
-    /// The one shell line that replays it, with a trace.
+    /// The shell command that replays it, with a trace.
     pub fn replay(&self) -> String {
         let off = Rule::EVERY.into_iter().find(|rule| !self.rules.hold(*rule));
         let off = off.map(|rule| format!(":{rule:?}")).unwrap_or_default();
@@ -285,7 +284,7 @@ pub fn run(seed: u64, profile: Profile, rules: Rules) -> Result<Stats, Failure> 
     simulate(seed, profile, rules, false).0
 }
 
-/// Runs one schedule and tells everything that happened.
+/// Runs one schedule and returns a trace of everything that happened.
 pub fn replay(seed: u64, profile: Profile, rules: Rules) -> (Result<Stats, Failure>, Vec<String>) {
     simulate(seed, profile, rules, true)
 }
@@ -319,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_schedule() {
+    fn a_seed_determines_the_schedule() {
         for profile in Profile::ALL {
             let (first, second) = (
                 replay(3, profile, Rules::ALL),

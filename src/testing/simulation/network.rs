@@ -1,5 +1,5 @@
-//! Connections: two ordered streams of messages with delays, which break, stand still, or deliver
-//! long after the client has given them up.
+//! Connections: two ordered streams of messages with delays. They break, stand still, or deliver messages long after
+//! the client has given them up.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,60 +23,60 @@ use crate::node::{
 
 const DIAL_TIMEOUT: u64 = 150 * MS;
 
-/// A slow server's answers come so much later at most.
+/// The answers of a slow server come at most this much later.
 const LATEST: u64 = 2000 * MS;
 
-/// An operation, and the guard of the node it goes to.
+/// An operation, and the guard of the node that it goes to.
 type Sent = (Arc<Operation>, Arc<Guard>);
 
-/// What one script call carries: one request, or a batch. It is lost, late and obeyed as a whole.
+/// The content of one script call: one request, or a batch. It is lost, late or executed as a whole.
 type Message = Vec<Sent>;
 
-/// One connection, or one in the making.
+/// A connection, or one that is being opened.
 pub(crate) struct Connection {
     pub(crate) client: usize,
     pub(crate) incarnation: u64,
     pub(crate) node: usize,
     pub(crate) server: usize,
     pub(crate) client_id: u64,
-    /// To the server: when it arrives, and what.
+    /// The messages to the server, each with the time of its arrival.
     up: VecDeque<(u64, Message)>,
     last_up: u64,
-    /// Not written yet: it is in no message.
+    /// Operations that are not written yet. They are in no message.
     unwritten: Vec<Sent>,
-    /// Arrived, and not obeyed yet.
+    /// Messages that have arrived, and are not executed yet.
     arrived: VecDeque<Message>,
     down: VecDeque<(u64, Down)>,
     last_down: u64,
-    /// Nothing passes before.
+    /// No message passes before this instant.
     up_frozen: u64,
     down_frozen: u64,
     clogged: bool,
-    /// The client still looks at it.
+    /// True while the client still reads from it.
     pub(crate) wanted: bool,
-    /// Nothing that the client sends gets anywhere any more.
+    /// True if nothing that the client sends arrives any more.
     cut: bool,
-    /// The server's side is open.
+    /// True while the server's side is open.
     open: bool,
-    /// The server publishes to it.
+    /// True if the server publishes to it.
     pub(crate) listens: bool,
 }
 
-/// What arrives at a client.
+/// A message that arrives at a client.
 pub(crate) enum Down {
     Connected(u64),
     Refused,
-    /// To all of a message, with what was asked.
+    /// The answers to all operations of a message, each with its operation.
     Answers(AnsweredBatch),
     Push(Push),
     Closed,
 }
 
-/// Answers, each with what was asked.
+/// Answers, each with its operation.
 pub(crate) type AnsweredBatch = Vec<(Answered, Arc<Operation>)>;
 
 impl Connection {
-    /// What the client sends last arrives then at the earliest.
+    /// The earliest arrival of the client's last message.
     pub(crate) fn frozen_until(&self) -> u64 {
         self.up_frozen.max(self.last_up)
     }
@@ -124,7 +124,7 @@ impl World {
         id
     }
 
-    /// A greeting arrives at the server.
+    /// A new connection arrives at the server.
     pub(crate) fn dial_arrives(&mut self, id: usize) {
         let server = &mut self.servers[self.connections[id].server];
         if !self.connections[id].wanted {
@@ -173,7 +173,7 @@ impl World {
         self.at(at, What::Deliver(id));
     }
 
-    /// What has arrived at the client.
+    /// The next message that has arrived at the client.
     pub(crate) fn next_down(&mut self, id: usize) -> Option<Down> {
         let now = self.now;
         let connection = &mut self.connections[id];
@@ -183,7 +183,7 @@ impl World {
         connection.down.pop_front().map(|(_, down)| down)
     }
 
-    /// The next that has arrived, if it says something.
+    /// The next message that has arrived, if it is an answer or a push.
     pub(crate) fn next_said(&mut self, id: usize) -> Option<Down> {
         let next = self.connections[id].down.front();
         match next {
@@ -196,7 +196,7 @@ impl World {
         self.connections[id].unwritten.push(sent);
     }
 
-    /// All that waits leaves in as few messages as may be, if the socket takes it.
+    /// Sends everything that waits in as few messages as possible, if the socket takes it.
     pub(crate) fn flush(&mut self, id: usize) {
         while !self.connections[id].clogged {
             let unwritten = &self.connections[id].unwritten;
@@ -204,7 +204,7 @@ impl World {
             if together == 0 {
                 return;
             }
-            // Another node gets the same operations in other batches: it took what came before at another time.
+            // Another node gets the same operations in other batches, because it took earlier ones at another time.
             if together > 1 && self.dice.percent(30) {
                 together = 1 + self.dice.index(together);
             }
@@ -226,13 +226,13 @@ impl World {
         self.at(at, What::Arrive(id));
     }
 
-    /// Takes back what was not written.
+    /// Withdraws the operations that were not written.
     pub(crate) fn withdraw(&mut self, id: usize) -> usize {
         let unwritten = std::mem::take(&mut self.connections[id].unwritten);
         unwritten.len()
     }
 
-    /// Something arrives at the server.
+    /// A message arrives at the server.
     pub(crate) fn arrive(&mut self, id: usize) -> Held {
         let now = self.now;
         let connection = &mut self.connections[id];
@@ -250,7 +250,7 @@ impl World {
         Ok(())
     }
 
-    /// A server that was paused does one thing of what has piled up, from any of its sockets.
+    /// A server that was paused does one piece of the work that has piled up, from any of its sockets.
     pub(crate) fn drain(&mut self, server: usize) -> Held {
         let state = &self.servers[server];
         if !state.draining || state.paused || !state.up {
@@ -281,7 +281,7 @@ impl World {
         Ok(())
     }
 
-    /// The server obeys the next message of this connection, in one atomic step. Whether there was one.
+    /// The server executes the next message of this connection, in one atomic step. Returns false if there was none.
     fn execute(&mut self, id: usize) -> Result<bool, super::invariants::Violation> {
         let Some(message) = self.connections[id].arrived.pop_front() else {
             return Ok(false);
@@ -314,7 +314,7 @@ impl World {
             answers.push((answer, Arc::clone(operation)));
         }
         let pushes = self.servers[s].store.take_pushes();
-        // What its own script published comes before its answer or behind it.
+        // The pushes of the script come before its answer or after it.
         let before = !pushes.is_empty() && self.dice.percent(50);
         if before {
             self.publish(s, &pushes);
@@ -358,7 +358,7 @@ impl World {
         ));
     }
 
-    /// Why a script that begins with this command does not run at all.
+    /// The reason why a script that begins with this command does not run at all.
     fn refuses(&mut self, s: usize, first: Option<&Command>) -> Option<Fault> {
         let errors = self.servers[s].errors;
         if errors > 0 && self.dice.per_mille(errors) {
@@ -373,7 +373,7 @@ impl World {
         (!needs_none && !self.servers[s].scripts).then_some(Fault::NoScript)
     }
 
-    /// `place`: how many of its script were obeyed before.
+    /// `place` is the number of operations that the script executed before.
     fn obey(
         &mut self,
         id: usize,
@@ -441,7 +441,8 @@ impl World {
         Ok(answer)
     }
 
-    /// Looks at an answer about one mutex or several: counters never go back, and several have one counter after a grant.
+    /// Checks an answer about one mutex or several: counters never go back, and after a grant several names have the
+    /// same counter.
     fn note_mutex(
         &mut self,
         s: usize,
@@ -478,7 +479,7 @@ impl World {
         Ok(())
     }
 
-    /// A handshake was obeyed: did the record change, and who changed it?
+    /// A handshake was executed. Checks whether the record changed, and which client changed it.
     fn note_record(&mut self, c: usize, s: usize, before: Option<BootRecord>) -> Held {
         let after = self.servers[s].store.record();
         let id = |record: &Option<BootRecord>| record.as_ref().map(|r| r.id.clone());
@@ -489,7 +490,7 @@ impl World {
                 self.servers[s].records.touch();
             }
         } else if id(&before) != id(&after) {
-            // Who has not heard of a raise yet may lower once what was raised.
+            // A client that has not heard of a raise yet may once lower the raised terms.
             if self.plan.raised.is_some() && terms(&before) != terms(&after) {
                 self.servers[s].records.touch();
             }
@@ -523,7 +524,7 @@ impl World {
         Ok(true)
     }
 
-    /// The server ends a connection: what it has not done of it is never done.
+    /// The server ends a connection. It never executes what has not been executed from it.
     pub(crate) fn server_closes(&mut self, id: usize) {
         let connection = &mut self.connections[id];
         connection.open = false;
@@ -539,7 +540,7 @@ impl World {
         }
     }
 
-    /// The client looks at it no more; what was written still arrives.
+    /// The client stops reading from it. Messages that were written still arrive.
     pub(crate) fn client_closes(&mut self, id: usize) {
         let connection = &mut self.connections[id];
         let was_wanted = std::mem::replace(&mut connection.wanted, false);
@@ -551,8 +552,8 @@ impl World {
         }
     }
 
-    /// It breaks: the client learns of it soon, the server late or never, and what was sent is done
-    /// in part, or late.
+    /// The connection breaks. The client learns of it soon, the server late or never. Messages that were sent are
+    /// executed in part, or late.
     pub(crate) fn cut(&mut self, id: usize) {
         let late = self
             .dice
@@ -580,7 +581,7 @@ impl World {
         self.answer(id, Down::Closed);
     }
 
-    /// Nothing passes in either direction until then; with `clog`, nothing more is written.
+    /// Nothing passes in either direction until then. With `clog`, nothing more is written.
     pub(crate) fn freeze(&mut self, id: usize, until: u64, clog: bool) {
         let connection = &mut self.connections[id];
         connection.up_frozen = connection.up_frozen.max(until);
@@ -601,7 +602,7 @@ impl World {
         Ok(())
     }
 
-    /// The faults are over.
+    /// Ends all faults of connections.
     pub(crate) fn heal_connections(&mut self) {
         for id in 0..self.connections.len() {
             let connection = &mut self.connections[id];
@@ -636,7 +637,7 @@ impl World {
     }
 }
 
-/// The mutexes that a command may change, or their queues.
+/// The mutexes that a command may change, or whose queues it may change.
 fn locks_of(command: &Command) -> &[Name] {
     match command {
         Command::Request(Request {
@@ -695,7 +696,7 @@ fn brief_answer(answer: &Answered) -> String {
     }
 }
 
-/// For the text of a trace.
+/// Formats an instant for a trace.
 pub(crate) fn at(now: u64) -> String {
     format!("{:>14}", ms(now))
 }

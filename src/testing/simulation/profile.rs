@@ -1,49 +1,49 @@
-//! What a schedule is made of: how many, how long, which faults. All within the assumptions of
-//! protocol §1 and §2, or the invariant that they are for is left out and the reason stated.
+//! The settings of schedules: how many clients and servers, for how long, with which faults. All settings are within
+//! the assumptions of protocol §1 and §2. Otherwise the invariant that depends on the assumption is not checked, and
+//! the reason is given.
 
-mod limits;
 mod lines;
-mod rwlocks;
 mod scripts;
-mod several;
-mod slots;
 mod strangers;
 
 use std::time::Duration;
 
-pub(crate) use self::{limits::Limits, rwlocks::Rwlocks, slots::Slots};
-use super::{clocks::MOST_PPM, dice::Dice, script::Act};
+use super::{
+    clocks::MOST_PPM,
+    dice::Dice,
+    script::Act,
+    workload::{limits::Limits, rwlocks::Rwlocks, slots::Slots},
+};
 use crate::node::admission::Terms;
 
 /// A kind of schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Profile {
-    /// A clean network, many contenders.
+    /// A network without faults, and many contenders.
     Calm,
     /// Three masters and every fault within the assumptions, short leases.
     Stormy,
-    /// The same with five masters.
+    /// As `Stormy`, with five masters.
     Wide,
-    /// Five masters, and many answers take about as long as a client waits.
+    /// Five masters. Many answers take about as long as a client waits for them.
     Sluggish,
-    /// Clients with many tasks each: most of what they ask travels in batches.
+    /// Clients with many tasks each, so most requests travel in batches.
     Crowded,
-    /// Leases of a minute: whatever a lost message leaves behind is seen, for nothing expires.
+    /// Leases of a minute. Nothing expires, so everything that a lost message leaves behind is seen.
     Lasting,
-    /// As lasting; connections break while requests travel, and what should clean up after them fails.
+    /// As `Lasting`. Connections break while requests travel, and the clean-up after them fails.
     Doubtful,
-    /// As lasting, and some servers stay full.
+    /// As `Lasting`, and some servers stay full.
     Full,
     /// A fleet that nobody admitted: it waits for its quarantine.
     Fresh,
-    /// Masters reboot with their data and with a wrong clock, and clients see different parts of
-    /// the fleet.
+    /// Masters reboot with their data and with a wrong clock. Clients see different parts of the fleet.
     Reboot,
-    /// Half of the clients see two of three masters, the other half another two: all hangs on the
-    /// one in the middle, and that one reboots with a wrong clock.
+    /// Half of the clients see two of three masters, the other half another two. Everything depends on the master in
+    /// the middle, and that one reboots with a wrong clock.
     Split,
-    /// Operators bootstrap, whatever restarted.
+    /// Operators bootstrap the fleet, no matter what has restarted.
     Bootstrap,
     /// Masters become replicas and masters again.
     Failover,
@@ -55,151 +55,151 @@ pub enum Profile {
     Digits,
     /// Days pass, and nodes' clocks go back over an edge of the calendar.
     Calendar,
-    /// One client lists one server by two addresses.
+    /// One client lists the same server under two addresses.
     TwoAddresses,
     /// Clients in a crash loop count three masters where the others count five.
     OtherFleet,
     /// Clients in a crash loop ask for a `max_ttl` far greater than the others'.
     Huge,
-    /// Far smaller.
+    /// Clients in a crash loop ask for a `max_ttl` far smaller than the others'.
     Tiny,
-    /// Clients in a crash loop have three masters, two of them the others'.
+    /// Clients in a crash loop list three masters, two of which are the others' masters.
     OtherList,
     /// Clients in a crash loop ask for no margin, or for one of an hour.
     OtherMargin,
-    /// A client that asks for no margin, and whose clock is late, after others whose clocks are early.
+    /// A client asks for no margin and its clock is slow. It comes after others whose clocks are fast.
     NoMargin,
-    /// An operator raises `max_ttl`, and breaks off at times; clients that ask for more come after it.
+    /// An operator raises `max_ttl`, and breaks off at times. Clients that ask for more come after it.
     Raise,
-    /// Clients that ask for nothing have not heard of a raise yet when masters are emptied.
+    /// Clients that ask for no terms of their own have not heard of a raise yet when masters are emptied.
     Stale,
     /// All masters come back with what they had saved before a raise.
     RaisedDisk,
-    /// Clients ask for more than the fleet has, and nobody raises it.
+    /// Clients ask for more than the fleet's terms, and nobody raises them.
     Early,
-    /// A client with a shorter `max_ttl` is alone with an emptied master; then another is emptied.
+    /// A client with a shorter `max_ttl` is alone with an emptied master. Then another master is emptied.
     Lonely,
-    /// A power cut: one master comes back empty, two with what they had saved before the lease, and a
-    /// client with a far shorter `max_ttl` finds them first.
+    /// A power cut. One master comes back empty, and two come back with what they had saved before the lease. A client
+    /// with a far shorter `max_ttl` finds them first.
     FromDisk,
     /// Three masters were stopped, and start again as three of five.
     Resized,
-    /// Clients that count five masters find three that vote as three, and two new ones.
+    /// Clients that count five masters find three that vote in a fleet of three, and two new ones.
     Grown,
-    /// A client of another fleet looks at new masters and goes; then the fleet comes.
+    /// A client of another fleet looks at new masters and leaves. Then the fleet comes.
     Looked,
-    /// New masters that a fleet is watching, and a client of another fleet comes and stays.
+    /// A fleet watches new masters, and a client of another fleet comes and stays.
     Visited,
-    /// Leases of ten minutes: from nothing to voting.
+    /// Leases of ten minutes, so a master takes that long from nothing to voting.
     Minutes,
-    /// Masters answer ever later, and never stop.
+    /// Masters answer ever later, and never stop answering.
     Slow,
-    /// Clients stand still for longer than the node timeout, very often.
+    /// Clients very often stand still for longer than the node timeout.
     Pauses,
     /// One server evicts keys.
     Evicting,
-    /// Clocks beyond what exclusion assumes: they slew by up to a fifth, and nodes' clocks are stepped
-    /// under living leases. Exclusion is not checked; that fenced updates are never lost is.
+    /// Clocks outside of the assumptions for exclusion: they slew by up to a fifth, and nodes' clocks are stepped while
+    /// leases live. Exclusion is not checked. It is checked that fenced updates are never lost.
     OutOfBounds,
     /// Operators free names under their holders.
     Operator,
-    /// The same where answers take long, and masters are often out of reach.
+    /// As `Operator`, where answers take long and masters are often out of reach.
     Evicted,
-    /// Masters restart one after the other, each once the earlier votes, and leases are held all the time.
+    /// Masters restart one after the other, each once the one before votes. Leases are held all the time.
     Rolling,
     /// Operators raise counters under a holder.
     Bumped,
-    /// A second, shorter EXTEND comes from each holder: what the library itself never sends.
+    /// Each holder sends a second, shorter EXTEND. The library itself never sends one.
     Shortened,
-    /// Many wait for one lock, and nothing is wrong.
+    /// Many wait for one lock, without faults.
     Line,
-    /// The same, and what servers say unasked is lost, late, or comes twice; they forget who listens.
+    /// As `Line`. Pushes are lost, late, or come twice, and servers forget who listens.
     LinePushes,
-    /// Many wait, and everything goes wrong that may.
+    /// Many wait, with every kind of fault.
     LineStorm,
-    /// Many wait, and masters become replicas of each other: what one of them says comes by the connections to others.
+    /// Many wait, and masters become replicas of each other: pushes of one master arrive on connections to others.
     LineFailover,
     /// Many wait, and a stranger publishes hand-overs.
     LineForged,
-    /// Many wait, and each reaches other servers than the others: their lines differ.
+    /// Many wait, and each client reaches other servers than the others, so the queues differ.
     LinePartial,
-    /// Many wait, their processes die, and servers do not notice; who waits is seldom heard of.
+    /// Many wait. Their processes die, and servers do not notice. Waiters send their heartbeats rarely.
     LineGone,
-    /// Many wait, and nothing expires: who leaves the line has to tell.
+    /// Many wait, and nothing expires: a waiter that leaves the queue must tell the servers.
     LineLasting,
-    /// Many wait, and two of them reach only a minority for long.
+    /// Many wait, and two clients reach only a minority for a long time.
     LineCutOff,
-    /// Many ask for the slots of a semaphore, and nothing is wrong.
+    /// Many ask for the slots of a semaphore, without faults.
     Slots,
-    /// The same, and some ask for several at once.
+    /// As `Slots`, and some ask for several slots at once.
     SlotsMany,
-    /// The same as above, and what servers say unasked is lost, late, or comes twice.
+    /// As `Slots`. Pushes are lost, late, or come twice.
     SlotsPushes,
-    /// Slots, and everything goes wrong that may.
+    /// Slots, with every kind of fault.
     SlotsStorm,
     /// Slots, and each client reaches other servers than the others.
     SlotsPartial,
-    /// Slots, and processes die that hold them and that wait for them.
+    /// Slots, and processes die that hold them or wait for them.
     SlotsGone,
     /// Slots, and nothing expires.
     SlotsLasting,
-    /// Operators change the limit of a semaphore, and nothing is wrong.
+    /// Operators change the limit of a semaphore, without faults.
     ResizedSlots,
-    /// The same, and servers lose their memory meanwhile.
+    /// As `ResizedSlots`, and servers lose their memory meanwhile.
     ResizedStorm,
-    /// Slots, and many answers take about as long as is waited for them.
+    /// Slots, and many answers take about as long as a client waits for them.
     SlotsSluggish,
     /// The limit of a semaphore is lowered while its slots are held by a bare majority.
     ShrunkSlots,
-    /// A resize that did not reach one master; then another one is emptied.
+    /// A resize does not reach one master. Then another master is emptied.
     MissedResize,
     /// Programs are made with different limits of one semaphore.
     TwoLimits,
-    /// Many ask for units of a rate limit, and nothing is wrong.
+    /// Many ask for units of a rate limit, without faults.
     Limits,
-    /// The same, and everything goes wrong that may.
+    /// As `Limits`, with every kind of fault.
     LimitsStorm,
-    /// The same, and each unit is a slot.
+    /// As `LimitsStorm`, and each unit is a slot.
     LimitsSmall,
-    /// As the storm, and units are taken in blocks.
+    /// As `LimitsStorm`, and units are taken in blocks.
     LimitsInBlocks,
-    /// The same, and servers' clocks go back.
+    /// As `Limits`, and servers' clocks go back.
     LimitsBack,
-    /// As the storm, and one server is far away: some of its answers come too late for their units to be used.
+    /// As `LimitsStorm`, and one server is far away: some of its answers come too late for their units to be used.
     LimitsFar,
-    /// Many read or write one lock, and nothing is wrong.
+    /// Many read or write one lock, without faults.
     Rwlock,
-    /// The same, and there are readers all the time, or writers all the time.
+    /// As `Rwlock`, and there are readers all the time, or writers all the time.
     RwlockCrowd,
-    /// Many write one lock and some read it, and nothing is wrong: nobody is overtaken too often.
+    /// Many write one lock and some read it, without faults. Nobody is overtaken too often.
     RwlockWriters,
-    /// The same, and what servers say unasked is lost, late, or comes twice.
+    /// As `Rwlock`. Pushes are lost, late, or come twice.
     RwlockPushes,
-    /// They read or write, and everything goes wrong that may.
+    /// Readers and writers, with every kind of fault.
     RwlockStorm,
-    /// They read or write, and each client reaches other servers than the others.
+    /// Readers and writers, and each client reaches other servers than the others.
     RwlockPartial,
-    /// Processes die that read, that write and that wait.
+    /// Processes die that read, write or wait.
     RwlockGone,
-    /// They read or write, and nothing expires.
+    /// Readers and writers, and nothing expires.
     RwlockLasting,
-    /// They read or write, and many answers take about as long as is waited for them.
+    /// Readers and writers, and many answers take about as long as a client waits for them.
     RwlockSluggish,
-    /// Operators free read-write locks under those who read and write.
+    /// Operators free read-write locks under their readers and writers.
     RwlockEvicted,
-    /// Several names at once beside single ones, and nothing is wrong.
+    /// Several names at once beside single ones, without faults.
     Several,
-    /// The same, and what servers say unasked is lost, late, or comes twice.
+    /// As `Several`. Pushes are lost, late, or come twice.
     SeveralPushes,
-    /// Several names at once, and everything goes wrong that may.
+    /// Several names at once, with every kind of fault.
     SeveralStorm,
     /// Several names at once, and each client reaches other servers than the others.
     SeveralPartial,
     /// Several names at once, and nothing expires.
     SeveralLasting,
-    /// Several names at once, and many answers take about as long as is waited for them.
+    /// Several names at once, and many answers take about as long as a client waits for them.
     SeveralSluggish,
-    /// Operators free single ones of several names that are held together.
+    /// Operators free single names of a set that is held together.
     SeveralEvicted,
 }
 
@@ -296,10 +296,10 @@ impl Profile {
         Self::SeveralEvicted,
     ];
 
-    /// What is not protected, and is left over on purpose: here even all rules do not suffice.
+    /// Cases that are left unprotected on purpose: here even all rules together do not suffice.
     pub const LEFT_OVER: [Self; 1] = [Self::RaisedDisk];
 
-    /// Whether its schedules take several times as long as the others'.
+    /// Returns true if schedules of this profile take several times as long as others.
     pub fn is_long(self) -> bool {
         use Profile::{
             Bootstrap, Crowded, Huge, Line, LineCutOff, LineForged, LineGone, LinePushes, Minutes,
@@ -340,7 +340,7 @@ impl Profile {
         )
     }
 
-    /// The profile of this name.
+    /// The profile with this name.
     pub fn named(name: &str) -> Option<Self> {
         (Self::ALL.into_iter())
             .chain(Self::LEFT_OVER)
@@ -354,47 +354,48 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const DAY: u64 = 24 * 3600 * SECOND;
 const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 
-/// What may go wrong.
+/// The kinds of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A connection breaks: what was sent is executed in part, or late.
+    /// A connection breaks. Messages that were sent are executed in part, or late.
     Cut,
     /// A connection stands still in both directions for a while.
     Freeze,
-    /// A client and a server do not reach each other for a while.
+    /// A client and a server cannot reach each other for a while.
     Partition,
-    /// The first two clients do not reach a majority of the servers for long, and a minority stands still for all.
+    /// The first two clients cannot reach a majority of the servers for a long time, and a minority stands still for
+    /// all clients.
     CutOff,
     /// A server stands still, and then works through its sockets.
     Pause,
     /// A server dies and comes back without its memory.
     RestartEmpty,
-    /// It comes back with what it saved some time ago.
+    /// A server dies and comes back with what it saved some time ago.
     RestartOld,
-    /// It comes back with all it had.
+    /// A server dies and comes back with everything it had.
     RestartKept,
-    /// The same as above, and with a wrong clock, corrected while it is in quarantine.
+    /// As above, with a wrong clock that is corrected while the server is in quarantine.
     RestartWrongClock,
-    /// All that may die die at once, and come back without their memory.
+    /// All servers that may die die at once, and come back without their memory.
     PowerCut,
-    /// It saves its data.
+    /// A server saves its data.
     Save,
     Flush,
-    /// It follows another master for a while, and is master again.
+    /// A server follows another master for a while, and is a master again after that.
     Demote,
-    /// It answers some commands by BUSY.
+    /// A server answers some commands with BUSY.
     Errors,
-    /// It is full.
+    /// A server is full.
     OutOfMemory,
-    /// It answers ever later.
+    /// A server answers ever later.
     Slow,
-    /// It answers writes by READONLY.
+    /// A server answers writes with READONLY.
     ReadOnly,
     /// SCRIPT FLUSH.
     ForgetScripts,
     /// A client's process stands still.
     Stop,
-    /// A client's process dies; another takes its place.
+    /// A client's process dies, and another takes its place.
     Crash,
     /// A client's wall clock is set.
     SetWall,
@@ -408,7 +409,7 @@ pub(crate) enum Fault {
     Days,
     /// A node's clock goes back by 2 s while no lease lives on it.
     StepBack,
-    /// A node's clock is set, whatever lives on it.
+    /// A node's clock is set, no matter which leases live on the node.
     Step,
     /// A node's clock goes back a little, and stays behind.
     SlipBack,
@@ -418,19 +419,19 @@ pub(crate) enum Fault {
     Forge,
 }
 
-/// How the fleet begins.
+/// The state in which the fleet begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// The first `fleet` servers vote.
     Admitted,
-    /// They did, and were restarted with all they had.
+    /// They voted, and were restarted with everything they had.
     Restarted,
     Fresh,
     Bootstrapped,
 }
 
-/// How many masters vote for every client whose configuration is right, a quarantine and a
-/// reconnect after the last fault.
+/// How many masters must vote for every client with a right configuration. This counts after the last fault, a
+/// quarantine and a reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
     Majority,
@@ -442,30 +443,30 @@ pub(crate) enum Watch {
 pub(crate) struct ClientPlan {
     /// The servers that it lists.
     pub(crate) servers: Vec<usize>,
-    /// Its configuration is right: it has to get the lock once the faults are over.
+    /// True if its configuration is right. It must get the lock once the faults are over.
     pub(crate) fit: bool,
-    /// Its wall clock, in ms off: within these.
+    /// The range of the error of its wall clock, in ms.
     pub(crate) wall: (i64, i64),
     /// Its word for the list of masters.
     pub(crate) list: String,
-    /// What it asks of the fleet, where that is not what the others do.
+    /// The terms that it asks for, if they differ from the others'.
     pub(crate) terms: Option<Terms>,
-    /// Its leases, in ms, where they are not as long as the others'.
+    /// The length of its leases in ms, if it differs from the others'.
     pub(crate) ttl: Option<(u64, u64)>,
-    /// A crash loop: every process lives for so long, ns.
+    /// A crash loop: how long every process lives, ns.
     pub(crate) lives: Option<(u64, u64)>,
-    /// It is started by the client that has raised the fleet's terms.
+    /// True if it is started by the client that has raised the fleet's terms.
     pub(crate) after_raise: bool,
-    /// It asks for no lock.
+    /// True if it asks for no lock.
     pub(crate) idle: bool,
-    /// While faults go on its wall clock is set as far ahead as this at times, ms: so far that it counts no node.
+    /// While faults go on, its wall clock is sometimes set this far ahead, ms. That is so far that it counts no node.
     pub(crate) strays: Option<(i64, i64)>,
 }
 
-/// The word of everybody whose configuration is right.
+/// The list word of every client with a right configuration.
 pub(crate) const LIST: &str = "fleet";
 
-/// One schedule's settings.
+/// The settings of one schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) servers: usize,
@@ -475,90 +476,90 @@ pub(crate) struct Plan {
     pub(crate) tasks: usize,
     pub(crate) names: usize,
     pub(crate) terms: Terms,
-    /// What the fleet may be raised to.
+    /// The terms that the fleet may be raised to.
     pub(crate) raised: Option<Terms>,
     pub(crate) node_timeout: Duration,
-    /// Leases, in ms.
+    /// The length of leases, in ms.
     pub(crate) ttl: (u64, u64),
-    /// Holding, in thousandths of the ttl at most.
+    /// The longest time for which a lease is held, in thousandths of its ttl.
     pub(crate) hold: u64,
     /// The longest rest of a task between two locks, ns.
     pub(crate) think: u64,
     pub(crate) base_wall_us: u64,
     pub(crate) active: u64,
     pub(crate) fault_every: u64,
-    /// Faults go on for so long, and rest for so long; ns.
+    /// How long faults go on, and how long they rest, ns.
     pub(crate) rounds: Option<(u64, u64)>,
-    /// A client that lost all its connections has met every master again after this, ns.
+    /// The time in ns after which a client that lost all its connections has met every master again.
     pub(crate) reconnect: u64,
-    /// What happens in every such schedule, and when.
+    /// The acts of every such schedule, with their times.
     pub(crate) script: Vec<(u64, Act)>,
     pub(crate) watch: Watch,
     /// A memory is lost only while at least this many other masters vote.
     pub(crate) ripe: usize,
-    /// A server that dies is back after this at most, ns.
+    /// The longest time until a server that died is back, ns.
     pub(crate) downtime: u64,
     pub(crate) faults: Vec<(u64, Fault)>,
     /// How many of a hundred connections break when a RAISE arrives on them.
     pub(crate) cut_raises: u64,
-    /// Odd clients do not see the first server, even ones not the last.
+    /// Odd clients do not see the first server, even clients do not see the last.
     pub(crate) split: bool,
-    /// Servers below this one suffer no restart.
+    /// Servers with a smaller index than this are never restarted.
     pub(crate) first_mortal: usize,
-    /// Servers from here on, too.
+    /// Servers from this index on are never restarted either.
     pub(crate) first_safe: usize,
-    /// How many of a hundred stand-stills are longer than a client's patience.
+    /// The percentage of stand-stills that are longer than a client's patience.
     pub(crate) long: u64,
-    /// How many of a hundred servers answer some commands by BUSY just after their start.
+    /// The percentage of servers that answer some commands with BUSY just after their start.
     pub(crate) flaky_start: u64,
-    /// How many of a hundred leases are renewed for as long as they are held.
+    /// The percentage of leases that are renewed for as long as they are held.
     pub(crate) renews: u64,
-    /// A message takes this long at most, ns, if it is not slow.
+    /// The longest time that a message takes unless it is slow, ns.
     pub(crate) delay: u64,
     /// The last server's answers take this much longer, ns.
     pub(crate) far: u64,
-    /// How many of a hundred pushes are lost, come twice, and come late.
+    /// The percentages of pushes that are lost, come twice, and come late.
     pub(crate) pushes: (u64, u64, u64),
-    /// A lock that somebody waits for has a holder within this after the last fault, ns.
+    /// The time in ns after the last fault within which a lock has a holder if a caller waits for it.
     pub(crate) stall: Option<u64>,
-    /// How many of a hundred connections that were closed a server takes for alive for a while.
+    /// The percentage of closed connections that a server believes to be alive for a while.
     pub(crate) gone: u64,
-    /// How many of a hundred connections may not listen.
+    /// The percentage of connections that may not listen.
     pub(crate) deaf: u64,
-    /// How many of a thousand messages are slow, and by how much at most (ns).
+    /// How many of a thousand messages are slow, and the most by which they are late (ns).
     pub(crate) slow: (u64, u64),
     pub(crate) start: Start,
     pub(crate) abandons: bool,
     /// The longest lock-delay.
     pub(crate) lock_delay: Duration,
-    /// Who waits waits to the end.
+    /// True if a waiter never gives up.
     pub(crate) patient: bool,
     pub(crate) operators: bool,
-    /// How many of a hundred calls.
+    /// The percentage of calls that bootstrap.
     pub(crate) bootstraps: u64,
-    /// A lease is lost only if a master restarted so shortly before or after its grant, ns.
+    /// A lease may be lost only if a master restarted within this time before or after its grant, ns.
     pub(crate) endures: Option<u64>,
-    /// Nothing expires within the schedule: no key may be left by then.
+    /// Nothing expires within the schedule, so no key may be left at its end.
     pub(crate) lasting: bool,
     /// Some servers stay full to the end.
     pub(crate) stays_full: bool,
-    /// Operators break exclusion by freeing names: then only the tokens count.
+    /// False where operators break exclusion by freeing names. Then only the tokens count.
     pub(crate) exclusion: bool,
     pub(crate) support: bool,
     pub(crate) evicting: Option<usize>,
     /// Clocks slew by at most this many millionths.
     pub(crate) ppm: i64,
-    /// What is asked for are the slots of a semaphore.
+    /// The settings of semaphores, if the tasks ask for slots.
     pub(crate) slots: Option<Slots>,
-    /// What is asked for are units of a rate limit.
+    /// The settings of rate limits, if the tasks ask for units.
     pub(crate) limits: Option<Limits>,
-    /// What is asked for is a read-write lock.
+    /// The settings of read-write locks, if the tasks ask for these.
     pub(crate) rwlocks: Option<Rwlocks>,
-    /// How many of a hundred ask for several names at once.
+    /// The percentage of calls that ask for several names at once.
     pub(crate) several: u64,
 }
 
-const NETWORK: [(u64, Fault); 4] = [
+pub(crate) const NETWORK: [(u64, Fault); 4] = [
     (6, Fault::Cut),
     (4, Fault::Freeze),
     (3, Fault::Partition),
@@ -571,12 +572,12 @@ const REPLIES: [(u64, Fault); 3] = [
 ];
 const CLIENTS: [(u64, Fault); 2] = [(5, Fault::Stop), (2, Fault::SetWall)];
 
-/// A client's wall clock is at most so much behind the nodes' (M = 50 ms, nodes off by 15), and
-/// ahead by seconds; but see [`Plan::keep_walls_near`].
+/// A client's wall clock is at most this far behind the nodes' (M = 50 ms, and nodes are off by up to 15 ms). It may be
+/// seconds ahead, but see [`Plan::keep_walls_near`].
 const WALL: (i64, i64) = (-30, 3000);
 
 impl Plan {
-    fn base(dice: &mut Dice, servers: usize) -> Self {
+    pub(crate) fn base(dice: &mut Dice, servers: usize) -> Self {
         let clients = usize::try_from(dice.range(2, 4)).unwrap_or(2);
         let client = ClientPlan {
             servers: (0..servers).collect(),
@@ -649,17 +650,17 @@ impl Plan {
         }
     }
 
-    fn and(mut self, faults: &[(u64, Fault)]) -> Self {
+    pub(crate) fn and(mut self, faults: &[(u64, Fault)]) -> Self {
         self.faults.extend_from_slice(faults);
         self
     }
 
-    fn only(mut self, faults: &[(u64, Fault)]) -> Self {
+    pub(crate) fn only(mut self, faults: &[(u64, Fault)]) -> Self {
         self.faults = faults.to_vec();
         self
     }
 
-    fn stormy(dice: &mut Dice, servers: usize) -> Self {
+    pub(crate) fn stormy(dice: &mut Dice, servers: usize) -> Self {
         let mut plan = Self::base(dice, servers).and(&[
             (2, Fault::RestartEmpty),
             (2, Fault::RestartOld),
@@ -687,12 +688,12 @@ impl Plan {
         ttls.fold(self.ttl.1, |longest, ttl| longest.max(ttl.1)) * MS
     }
 
-    /// After this long without a fault everybody has met every master, and every memory votes, ns.
+    /// After this long without a fault every client has met every master, and every memory votes, ns.
     pub(crate) fn recovery(&self) -> u64 {
         self.quarantine() + self.reconnect
     }
 
-    fn lasting(dice: &mut Dice) -> Self {
+    pub(crate) fn lasting(dice: &mut Dice) -> Self {
         let servers = [3, 5][dice.index(2)];
         let mut plan = Self::base(dice, servers).and(&[(1, Fault::OutOfMemory)]);
         plan.terms.max_ttl = Duration::from_secs(120);
@@ -704,8 +705,8 @@ impl Plan {
         plan
     }
 
-    /// A client that is more than max_ttl ahead of the nodes counts none of them. So that clients get locks they are less
-    /// ahead than that; those that stray are further ahead at times.
+    /// Keeps clients less than max_ttl ahead of the nodes. A client that is further ahead counts no node, so it would
+    /// get no lock. Clients that stray are further ahead at times.
     fn keep_walls_near(&mut self) {
         let max_ttl = i64::try_from(self.terms.max_ttl.as_millis()).unwrap_or(i64::MAX);
         for client in &mut self.clients {
@@ -831,14 +832,15 @@ impl Plan {
                 ]);
                 plan.start = [Start::Bootstrapped, Start::Admitted][dice.index(2)];
                 plan.bootstraps = 30;
-                // A quarantine that is longer than what a bootstrap waits for.
+                // This quarantine is longer than a bootstrap waits.
                 plan.terms.max_ttl = Duration::from_secs(10);
                 plan.ttl = (6_000, 10_000);
                 plan.hold = 1000;
                 plan.think = 2 * SECOND;
                 plan.active = 25 * SECOND;
                 plan.downtime = 3 * SECOND;
-                // Every living client reaches some master before a bootstrap is done, or nothing protects.
+                // The rule about bootstraps depends on this: every living client reaches some master before a bootstrap
+                // is done.
                 plan.long = 0;
                 plan.fault_every = dice.range(400, 1500) * MS;
                 plan
@@ -873,11 +875,11 @@ impl Plan {
             }
             Profile::Calendar => {
                 let mut plan = Self::base(dice, 3).and(&[(8, Fault::StepBack), (4, Fault::Days)]);
-                // 1 s before such an edge, at first.
+                // The clock starts 1 s before such an edge.
                 plan.base_wall_us = 10_188 * TWO_DAYS_US - 1_000_000;
-                // A node that is 2 s back has M at least that far from its clients.
+                // The margin must cover a node that is 2 s back, because clients may be that far from it.
                 plan.terms.margin = Duration::from_millis(50);
-                // It is counted by clients that are seconds ahead.
+                // Clients that are seconds ahead must count such a node.
                 plan.terms.max_ttl = Duration::from_millis(5_100);
                 plan.hold = 500;
                 plan.think = 120 * MS;
@@ -924,7 +926,7 @@ impl Plan {
                 let servers = [3, 5][dice.index(2)];
                 let mut plan = Self::base(dice, servers).and(&[(12, Fault::Step)]);
                 plan.ppm = 200_000;
-                // Most steps are not so far that the node is not counted.
+                // With this max_ttl most steps are small enough that the node is still counted.
                 plan.terms.max_ttl = Duration::from_millis(2_500);
                 for client in &mut plan.clients {
                     client.wall = (-30, 300);
@@ -1019,7 +1021,7 @@ impl Plan {
 }
 
 impl Fault {
-    /// It changes nothing of what is promised.
+    /// Returns true if the fault does not affect any promise.
     pub(crate) fn is_harmless(self) -> bool {
         matches!(self, Self::SetWall | Self::Deafen | Self::CutOff)
     }
@@ -1030,7 +1032,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_there_and_back() {
+    fn profile_names_round_trip() {
         for profile in Profile::ALL {
             assert_eq!(Profile::named(&format!("{profile:?}")), Some(profile));
             let plan = Plan::new(profile, &mut Dice::new(1));

@@ -1,4 +1,4 @@
-//! Schedules that are written beforehand: who reaches whom, and who dies, when.
+//! Schedules that are written beforehand: when clients reach which servers, and when something dies.
 
 use super::{
     invariants::Held,
@@ -9,7 +9,7 @@ use crate::node::admission::Mode;
 /// Longer than any schedule.
 const EVER: u64 = u64::MAX / 4;
 
-/// What happens at a given time.
+/// An act that happens at a given time.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// From now on this client reaches these servers, and no others.
@@ -23,9 +23,9 @@ pub(crate) enum Act {
     Crash(usize),
     /// The first task of this client drops what it does, and bootstraps.
     Bootstrap(usize),
-    /// Likewise, and raises the fleet's terms.
+    /// As `Bootstrap`, but it raises the fleet's terms.
     Raise(usize),
-    /// Likewise, and changes the limit of the semaphore.
+    /// As `Bootstrap`, but it changes the limit of the semaphore.
     Resize(usize, u32),
 }
 

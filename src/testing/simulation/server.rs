@@ -1,4 +1,4 @@
-//! One simulated server: a store, a clock, what is wrong with it.
+//! One simulated server: a store, a clock, and its faults.
 
 use super::{
     clocks::Drifting,
@@ -20,36 +20,36 @@ pub(crate) struct Server {
     pub(crate) store: Store,
     /// TIME, in ns since 1970.
     pub(crate) clock: Drifting,
-    /// By how much the clock is stepped away from where it belongs, ns.
+    /// By how much the clock is wrong, ns.
     pub(crate) wrong: i64,
     pub(crate) run: u64,
     pub(crate) up: bool,
     pub(crate) paused: bool,
-    /// It was paused, and works through its sockets.
+    /// True while it works through its sockets after a pause.
     pub(crate) draining: bool,
-    /// How many of a thousand commands are answered by an error.
+    /// How many of a thousand commands it answers with an error.
     pub(crate) errors: u64,
     pub(crate) stays_full: bool,
     pub(crate) scripts: bool,
     pub(crate) last_client_id: u64,
     pub(crate) saved: Option<Snapshot>,
-    /// Connections that wait for their greeting.
+    /// Connections that are being opened.
     pub(crate) dials: Vec<usize>,
-    /// Its side of these is open.
+    /// Connections whose server side is open.
     pub(crate) open: Vec<usize>,
     pub(crate) counters: Counters,
     pub(crate) limits: Limits,
-    /// When its memory was lost last; 0: never.
+    /// When its memory was lost last. 0 means never.
     pub(crate) forgot_at: u64,
     pub(crate) records: Records,
-    /// It answers so much later than the network, and ever so much later, ns.
+    /// The extra delay of its answers, and by how much this grows, ns.
     pub(crate) late: u64,
     pub(crate) later: u64,
-    /// Whose data it had as a replica: 1, its own.
+    /// The origin of its data as a replica. 1 means its own older data.
     pub(crate) follows: u64,
-    /// The master whose commands reach it as a replica: what that one publishes is published here too.
+    /// The master that it follows as a replica. Pushes of that master are published here too.
     pub(crate) master: Option<usize>,
-    /// Ends of faults that were overtaken are not heard.
+    /// The number of its current fault. The end of an older fault has no effect.
     pub(crate) fault: u64,
 }
 
@@ -91,20 +91,20 @@ impl Server {
         self.clock.read(now) / 1000
     }
 
-    /// As one of a fleet that has been there for long.
+    /// Admits it as a member of a fleet that has existed for a long time.
     pub(crate) fn admit(&mut self, now: u64, masters: usize, list: &str, terms: Terms) {
         let time = self.time(now);
         let nonce = format!("first{}", self.store.run().replace('/', ""));
         admit(&mut self.store, masters as u64, list, terms, nonce, time);
     }
 
-    /// What `open` says on it.
+    /// The content of its `open`.
     pub(crate) fn guard(&self) -> String {
         let record = self.store.record();
         record.map_or(String::new(), |record| record.guard(Rules::ALL))
     }
 
-    /// A new process, with these keys.
+    /// Starts a new process with these keys.
     pub(crate) fn start(&mut self, now: u64, index: usize, keys: Option<Snapshot>) {
         self.run += 1;
         self.store.restart(run_id(index, self.run));
@@ -123,7 +123,7 @@ impl Server {
         self.forgot(now);
     }
 
-    /// Its memory is another.
+    /// The server has another memory now.
     pub(crate) fn forgot(&mut self, now: u64) {
         self.forgot_at = now;
         self.counters.forget();
@@ -131,13 +131,13 @@ impl Server {
         self.records.touch();
     }
 
-    /// Does this memory vote, as one of the fleet?
+    /// Returns true if this memory votes as one of the fleet.
     pub(crate) fn votes(&self) -> bool {
         let record = self.store.record();
         self.up && record.is_some_and(|r| r.list == LIST && r.votes() && r.run == self.store.run())
     }
 
-    /// What is held on it, for people.
+    /// The locks that are held on it, for the text of a failure.
     pub(crate) fn locks(&self, now: u64) -> Vec<String> {
         let time = self.time(now);
         let locks = self.store.locks(time).map(|(name, entry, left)| {

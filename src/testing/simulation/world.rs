@@ -1,4 +1,4 @@
-//! Virtual time: a heap of events, each done at its instant, in the same order for the same seed.
+//! Virtual time: a heap of events. Each is done at its instant, in the same order for the same seed.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::base::{owner::label_of, rules::Rules};
 
-/// What happens at an instant.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Dial(usize),
@@ -27,9 +27,9 @@ pub(crate) enum What {
     Arrive(usize),
     Deliver(usize),
     Thaw(usize),
-    /// The server finds out that a connection is over.
+    /// The server learns that a connection is over.
     HangUp(usize),
-    /// A push that is late, or comes again.
+    /// A push that is late, or comes a second time.
     Late(usize),
     Drain(usize),
     Wake(usize, u64),
@@ -49,24 +49,24 @@ pub(crate) enum What {
     Fault,
     /// The end of a server's fault.
     Over(usize, u64),
-    /// A server comes back: with what it saved, with all it had, or with nothing.
+    /// A server comes back with what it saved, with everything it had, or with nothing.
     Start(usize, Memory),
     /// A clock is set right again.
     Correct(usize),
     Promote(usize),
-    /// A line of the script.
+    /// An act of the script.
     Act(usize),
     /// The end of a process in a crash loop.
     Crash(usize, u64),
-    /// Every memory should vote again.
+    /// Every memory should vote again by now.
     Voting,
-    /// Clocks change their speed.
+    /// Clocks change their rate.
     Slew,
-    /// Does any lock stand still?
+    /// Checks whether a lock stands still.
     Look,
-    /// The faults are over.
+    /// The faults end.
     Calm,
-    /// Every caller that waited should have been answered.
+    /// Every caller that waited should have been answered by now.
     Settled,
     End,
 }
@@ -104,13 +104,13 @@ impl Ord for Queued {
     }
 }
 
-/// Reconnecting (silence of 2 s, back-off of 5 s at most), meeting again, and contention take no
-/// longer than this after a quarantine.
+/// Reconnecting (silence of 2 s, back-off of 5 s at most), the next handshake and contention take at most this long
+/// after a quarantine.
 const SETTLE: u64 = 14 * SECOND;
-/// Probes, their releases, and the ping after them.
+/// Time for the probes, their releases, and the ping after them.
 const PROBE: u64 = 6 * SECOND;
 
-/// All there is.
+/// The whole simulated world.
 pub(crate) struct World {
     pub(crate) now: u64,
     sequence: u64,
@@ -125,7 +125,7 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     pub(crate) calm: bool,
     pub(crate) last_call: u64,
-    /// The last fault is over by then.
+    /// The instant at which the last fault is over.
     disturbed: u64,
     pub(crate) late: Vec<Late>,
     trace: Option<Vec<String>>,
@@ -310,7 +310,7 @@ impl World {
         Ok(())
     }
 
-    /// A fault is due. Where they come in bursts, what each of them broke is whole again by the next.
+    /// A fault is due. Where faults come in bursts, everything is repaired before the next burst.
     fn fault(&mut self) -> Held {
         let every = self.plan.fault_every;
         let mut next = self.now + self.dice.range(every / 4, every * 2);
@@ -329,7 +329,7 @@ impl World {
         self.inject()
     }
 
-    /// Something goes wrong until then.
+    /// Something goes wrong until this instant.
     pub(crate) fn disturb(&mut self, until: u64) {
         self.disturbed = self.disturbed.max(until);
     }
@@ -367,8 +367,8 @@ impl World {
         }
         self.plan.slow = (0, 0);
         self.heal()?;
-        // A quarantine, a lease that is held and one that was left behind; where nothing expires,
-        // nothing restarts.
+        // This covers a quarantine, a lease that is held, and one that was left behind. Where nothing expires, nothing
+        // restarts either.
         let wait = match self.plan.lasting {
             true => 5 * SECOND,
             false => self.plan.quarantine() + 2 * self.plan.longest(),
@@ -384,7 +384,7 @@ impl World {
     fn no_key_left(&self) -> Held {
         for (s, server) in self.servers.iter().enumerate() {
             keys::check(s, &server.locks(self.now))?;
-            // Who waits for a read-write lock is there for seconds at most, and so is all that is noted for it.
+            // The notes about a waiter of a read-write lock live for a few seconds at most.
             let noted = server.store.rwlocks().left(server.time(self.now));
             let noted: Vec<String> = noted.map(|name| format!("notes on {name}")).collect();
             keys::check(s, &noted)?;
@@ -393,7 +393,7 @@ impl World {
         Ok(())
     }
 
-    /// Who stands in line at a server, of processes that live.
+    /// The waiters in the queue of a server whose processes live.
     fn left_in_line(&self, s: usize) -> Vec<String> {
         let (server, clients) = (&self.servers[s], self.clients.iter().enumerate());
         let labels = clients.map(|(c, client)| format!("c{c}.{}", client.incarnation));
@@ -410,7 +410,7 @@ impl World {
             .collect()
     }
 
-    /// When the last fault is over.
+    /// The instant at which the last fault is over.
     pub(crate) fn disturbed(&self) -> u64 {
         self.disturbed
     }
@@ -427,7 +427,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything stands still, and so much time passes.
+    /// Everything stands still while this much time passes.
     pub(crate) fn pass(&mut self, by: u64) -> Held {
         let queued: Vec<Queued> = self.heap.drain().map(|Reverse(q)| q).collect();
         self.heap.extend(

@@ -1,16 +1,16 @@
-//! The agents of `support`: every fault that tests rely on must really happen.
+//! The agents of `support`: every fault that the tests rely on must really happen.
 
 use std::path::Path;
 
 use super::*;
 use crate::support::{Cluster, again, tls};
 
-/// Nothing is left of a zombie's command line.
+/// The command line of a zombie is empty.
 fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Reads this key by the real `consul`: what it printed, and whether it could.
+/// Reads this key with the real `consul`. Returns the output, and whether the command succeeded.
 fn get(agent: &Agent, key: &str, variables: &[(&str, &Path)]) -> (String, bool) {
     let mut command = agent.consul(&["kv", "get", key]);
     let output = command.envs(variables.iter().copied()).output().unwrap();
@@ -33,7 +33,7 @@ fn starts_on_its_port_and_ends() {
     assert!(!is_alive(pid) && !dir.exists());
 }
 
-/// The power does not really go: what only the kernel had would be found again too.
+/// The power is not really cut, so data that only the kernel had would be found again too.
 #[test]
 fn killed_and_started_again_it_has_its_keys_and_sessions_and_counts_on() {
     let agent = Agent::start();
@@ -87,7 +87,7 @@ fn with_acls_a_token_may_do_what_its_rules_say() {
 }
 
 #[test]
-fn over_tls_it_lets_in_whom_it_should() {
+fn over_tls_certificates_are_checked_on_both_sides() {
     let directory = tempfile::tempdir().unwrap();
     let files = tls::certificates(directory.path());
     let anybody = Agent::with().tls(&files).start();
@@ -133,7 +133,7 @@ fn a_cluster_elects_another_leader_and_without_a_majority_it_has_none() {
     until("a write", || {
         cluster[next].ask("PUT", "/v1/kv/b", "").0 == 200
     });
-    // What another of them was told is there.
+    // The data that another member was told is there.
     let held = cluster[next].pairs("a").remove(0);
     assert_eq!(
         (held.session.as_deref(), held.modify_index),
@@ -156,7 +156,7 @@ fn a_cluster_elects_another_leader_and_without_a_majority_it_has_none() {
     }
     let leader = cluster.leader();
     cluster[leader].pause();
-    // Its threads stop one by one: it may still answer what came just then.
+    // Its threads stop one by one, so it may still answer a request that came at that moment.
     until("another one leads", || cluster.leader() != leader);
     cluster[leader].resume();
 }

@@ -1,4 +1,4 @@
-//! What `consul lock` writes, which the library has to read.
+//! The records that `consul lock` writes, which the library has to read.
 
 use std::process::{Child, Stdio};
 
@@ -8,7 +8,7 @@ use crate::support::Pair;
 const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
 const SEMAPHORE: u64 = 0xe0f6_9a2b_aa41_4de0;
 
-/// Holds until its standard input ends, at the latest with this test.
+/// Holds the lock until its standard input ends. That is at the end of this test at the latest.
 fn holder(agent: &Agent, options: &[&str]) -> Child {
     let words = [&["lock", "-pass-stdin"], options, &["jobs", "cat"]].concat();
     let mut command = agent.consul(&words);
@@ -20,7 +20,8 @@ fn end(mut holder: Child) {
     assert!(holder.wait().unwrap().success());
 }
 
-/// `consul lock` ends its session from a thread that it does not wait for: what that has not done is over after two ttls of 15 s.
+/// `consul lock` ends its session from a thread that it does not wait for. If that was not done, the session ends after
+/// two ttls of 15 s.
 fn is_cleaned_up(agent: &Agent) {
     let deadline = Instant::now() + Duration::from_secs(40);
     while !(agent.keys("").is_empty() && agent.sessions().is_empty()) {

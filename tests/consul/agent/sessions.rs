@@ -1,9 +1,9 @@
-//! Sessions: when they end, and what that does to what they hold.
+//! Sessions: when they end, and what happens to the keys that they hold.
 
 use super::*;
 
 #[test]
-fn a_session_without_checks_has_none_and_one_that_says_nothing_is_bound_to_its_nodes_health() {
+fn a_session_has_health_checks_unless_they_are_set_to_none() {
     let agent = Agent::start();
     let (ours, theirs) = (session(&agent, "0s"), agent.session(&json!({})));
     let checks_of = |id: &str| {
@@ -59,7 +59,7 @@ fn a_session_ends_not_before_its_ttl_and_soon_after_twice_that() {
 }
 
 #[test]
-fn who_renews_a_session_that_was_destroyed_is_told_so() {
+fn renewing_a_destroyed_session_answers_404() {
     let agent = Agent::start();
     let id = session(&agent, "0s");
     let renew = || agent.ask("PUT", &format!("/v1/session/renew/{id}"), "").0;
@@ -80,7 +80,7 @@ fn a_key_of_another_is_refused_and_is_free_at_once_when_it_is_released() {
 }
 
 #[test]
-fn lock_delay_begins_also_where_a_session_is_destroyed_by_hand_and_its_keys_are_deleted() {
+fn lock_delay_begins_even_if_a_session_is_destroyed_by_hand() {
     let agent = Agent::start();
     let [holder, other] = [(); 2].map(|()| session(&agent, "3s"));
     assert!(acquire(&agent, "a", &holder));
@@ -94,12 +94,12 @@ fn lock_delay_begins_also_where_a_session_is_destroyed_by_hand_and_its_keys_are_
     ];
     let why = txn(&agent, &lock).unwrap_err();
     assert!(why.contains("due to lock delay"), "{why}");
-    // A key that nobody locks may be written meanwhile.
+    // A key may be written meanwhile if nobody locks it.
     agent.put("a", 0, "1");
     assert_eq!(agent.keys(""), ["a"]);
     agent.delete("a");
     until("it is free", || txn(&agent, &lock).is_ok());
-    // Most of a lock-delay of 3 s.
+    // Most of a lock-delay of 3 s has passed.
     assert!(ended.elapsed() > secs(2), "{:?}", ended.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! Transactions, and queries that wait for what they did.
+//! Transactions, and queries that wait for their effects.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_lock_and_a_record_that_are_written_together_have_one_index() {
     let pairs = agent.pairs("a/");
     assert!(pairs.iter().all(|pair| pair.modify_index == index(0)));
 
-    // All of it or nothing: the record is there by now.
+    // A transaction does all or nothing: the record already exists.
     let why = txn(&agent, &[lock("a/you", &holder), record]).unwrap_err();
     assert!(why.contains("\"OpIndex\":1"), "{why}");
     assert_eq!(agent.keys("a/"), ["a/.lock", "a/me"]);
@@ -49,7 +49,7 @@ fn a_lock_of_another_is_refused_as_held_and_one_that_is_there_as_existing() {
         why.contains("\"OpIndex\":0") && why.contains("exists"),
         "{why}"
     );
-    // Its own it may lock again. The index grows only where that changes something.
+    // A session may lock its own key again. The index grows only if that changes something.
     let index = || agent.pairs("a")[0].modify_index;
     let before = index();
     txn(&agent, &[lock("a", &first)]).unwrap();
@@ -68,7 +68,7 @@ fn a_check_answers_with_the_index_that_it_checked_and_a_lock_with_its_own() {
     let check = step("check-index", "a", json!({"Index": before}));
     let steps = [check, step("delete", "b", json!({})), lock("a", &holder)];
     let results = txn(&agent, &steps).unwrap();
-    // A deletion answers nothing.
+    // A deletion has no result.
     let indexes: Vec<_> = results.as_array().unwrap().iter().collect();
     let indexes = indexes.iter().map(|result| &result["KV"]["ModifyIndex"]);
     let after = agent.pairs("a")[0].modify_index;
@@ -103,7 +103,7 @@ fn a_query_that_waits_for_a_prefix_sees_a_key_go() {
     }
     let query = |index: u64, wait: &str| format!("/v1/kv/a/?recurse&index={index}&wait={wait}");
     let mut last = agent.index("/v1/kv/a/?recurse");
-    // The second is the last one there: the index does not go back with it.
+    // The second key is the last one there. The index does not go back when it is deleted.
     for key in ["a/1", "a/2"] {
         let begun = Instant::now();
         let index = std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ fn a_query_that_waits_for_a_prefix_sees_a_key_go() {
             waits.join().unwrap()
         });
         let took = begun.elapsed();
-        // The key goes after 300 ms, and the query alone would end after 15 s.
+        // The key is deleted after 300 ms. The query alone would end after 15 s.
         assert!(
             Duration::from_millis(300) <= took && took < secs(10),
             "{took:?}"
@@ -122,7 +122,7 @@ fn a_query_that_waits_for_a_prefix_sees_a_key_go() {
         last = index;
     }
 
-    // What is elsewhere does not end it.
+    // A change of another key does not end the query.
     let begun = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| agent.index(&query(last, "1s")));

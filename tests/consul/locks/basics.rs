@@ -1,4 +1,4 @@
-//! What a lock and a semaphore do when all is well.
+//! Locks and semaphores without faults.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_lock_has_one_holder_and_tokens_that_grow() {
     nothing_is_left(&agent).await;
 }
 
-/// The end of a program that drops its last lease while it ends.
+/// The end of a program that drops its last lease while it shuts down.
 trait Ends {
     async fn now_or_never_held(self, lease: quorate::Lease) -> Vec<String>;
 }
@@ -107,7 +107,7 @@ async fn several_permits_are_taken_at_once_and_are_one_lease() {
             "{n}"
         );
     }
-    // One session of it goes, and with it all of it.
+    // One of its sessions is destroyed, and the lease loses all its permits.
     let holder = agent.pairs("gpus/.lock").remove(0).value;
     let session = agent
         .session_ids()
@@ -121,7 +121,7 @@ async fn several_permits_are_taken_at_once_and_are_one_lease() {
 }
 
 #[tokio::test]
-async fn a_limit_is_changed_for_those_that_hold_and_those_that_ask() {
+async fn a_limit_change_applies_to_holders_and_waiters() {
     let agent = Agent::start();
     let consul = connect(&agent).await;
     let semaphore = consul.semaphore("pool", 1);
@@ -139,7 +139,7 @@ async fn a_limit_is_changed_for_those_that_hold_and_those_that_ask() {
     first.release().await.unwrap();
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     second.release().await.unwrap();
-    // Nothing is left of it once nobody holds.
+    // Nothing is left of the semaphore once nobody holds it, so it can have another limit.
     let other = consul.semaphore("pool", 7).acquire().await.unwrap();
     other.release().await.unwrap();
     consul.shutdown().await;
@@ -198,9 +198,9 @@ pub(super) async fn a_lease_is_renewed_for_longer_than_its_ttl_and_ends_when_it_
     assert!(short.validity() > Duration::from_secs(9));
     assert_eq!(short.lost().await, LossReason::Expired);
     let held_for = short.held_for();
-    // Extended by 10 s when max_hold or a heartbeat, and then 4 s, had passed.
+    // It was extended by 10 s when max_hold or the heartbeat was over, and 4 s had passed before that.
     assert!((ms(14_000)..ms(16_500)).contains(&held_for), "{held_for:?}");
-    // Consul keeps a session for one to two TTL.
+    // Consul keeps a session for one to two TTLs.
     until("Consul frees what nobody renews", ms(25_000), async || {
         consul.mutex("left").try_lock().await.unwrap().is_some()
     })
@@ -223,13 +223,13 @@ async fn a_thousand_rounds_leave_nothing() {
             _ => semaphore.acquire().await.unwrap(),
         };
         match round % 10 {
-            // The next one waits for it, or takes another permit.
+            // The next round waits for this permit, or takes another one.
             7 => drop(lease),
             _ => lease.release().await.unwrap(),
         }
     }
     assert!(agent.sessions().len() <= 4, "they are used again");
-    // Also without the end of the program.
+    // Nothing is left even while the program runs on.
     nothing_is_left(&agent).await;
     assert!(consul.shutdown().await.is_empty());
 }
@@ -254,7 +254,7 @@ async fn the_end_waits_for_leases_and_names_what_is_held() {
     ));
     assert_eq!(held.lost().await, LossReason::NodesLost);
     assert!(matches!(held.extend().await, Err(Error::Lost(_))));
-    // Left to its TTL; of the one that waited nothing is left.
+    // This lease is left to its TTL. Nothing is left of the waiter.
     let left = agent.pairs("held/");
     assert_eq!((left.len(), left[0].key.as_str()), (1, "held/.lock"));
     assert_eq!(agent.session_ids(), [left[0].session.clone().unwrap()]);

@@ -1,11 +1,12 @@
-//! A cluster of three, whose leader dies. A follower is asked, as the agent of one's own machine is.
+//! A cluster of three members, whose leader dies. The client asks a follower, just as it usually asks the agent of its
+//! own machine.
 
 use super::*;
 use crate::support::{Cluster, HANG};
 use quorate::Error;
 
 #[tokio::test]
-async fn leases_and_who_waits_go_on_through_an_election_and_without_a_majority_its_lack_is_named() {
+async fn leases_and_waiters_survive_an_election_and_a_lost_leader_is_named() {
     let cluster = Cluster::start(3);
     let leader = cluster.leader();
     let [asked, other] = [1, 2].map(|n| (leader + n) % 3);
@@ -25,7 +26,7 @@ async fn leases_and_who_waits_go_on_through_an_election_and_without_a_majority_i
 
     cluster[leader].kill9();
     let killed = Instant::now();
-    // Before its ttl of 10 s is over.
+    // This is before the ttl of 10 s is over.
     until("another leader renews it", ms(9_000), async || {
         held.extend().await.is_ok()
     })
@@ -40,7 +41,7 @@ async fn leases_and_who_waits_go_on_through_an_election_and_without_a_majority_i
     for (held, waits) in [held, permit].into_iter().zip(waits) {
         let token = held.token();
         held.release().await.unwrap();
-        // Three of the longest rests after a query that failed, 5 s.
+        // Three times the longest rest after a query that failed, 5 s.
         let served = tokio::time::timeout(ms(3 * 5_000), waits).await;
         let served = served.unwrap().unwrap().unwrap();
         assert!(served.token() > token);

@@ -1,4 +1,4 @@
-//! Many who want the same: with this library and with `consul lock`.
+//! Many contenders for the same name, with this library and with `consul lock`.
 
 use std::{
     fs,
@@ -12,12 +12,12 @@ use quorate::{FencingToken, Lease};
 
 use super::*;
 
-/// Who is inside, as files that anybody can count.
+/// Each holder inside a section is a file, so that any program can count them.
 #[derive(Clone)]
 struct Witness {
     inside: PathBuf,
     log: PathBuf,
-    /// There when as many as may were inside at once.
+    /// Created when the full number of holders was inside at once.
     full: PathBuf,
     limit: usize,
 }
@@ -34,8 +34,8 @@ impl Witness {
         }
     }
 
-    /// What a section does, as a shell's script: it comes in, counts who is inside, and goes. The first ones wait for others,
-    /// five seconds at most: a grant may take longer than a section.
+    /// A section as a shell script: it enters, counts the holders inside, and leaves. The first sections wait for
+    /// others, for at most five seconds, because a grant may take longer than a section.
     fn script(&self) -> String {
         format!(
             "f=$(mktemp {}/XXXXXX); n=$(ls {0} | wc -l); echo $n >>{}; [ $n -lt {} ] || touch {full}; \
@@ -55,7 +55,7 @@ impl Witness {
         assert!(status.await.unwrap().success());
     }
 
-    /// How many were inside, each time that somebody came in.
+    /// The number of holders inside, each time that a holder entered.
     fn counts(&self) -> Vec<usize> {
         let log = fs::read_to_string(&self.log).unwrap();
         log.lines()
@@ -64,7 +64,7 @@ impl Witness {
     }
 }
 
-/// 40 tasks of 8 clients and 10 processes of `consul lock -n 3`.
+/// 40 tasks of 8 clients, and 10 processes of `consul lock -n 3`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_contenders_are_never_more_than_the_limit() {
     let agent = Agent::start();
@@ -120,7 +120,7 @@ async fn fifty_contenders_are_never_more_than_the_limit() {
     nothing_is_left(&agent).await;
 }
 
-/// One holder at a time, and each with a greater token than the one before.
+/// One holder at a time, each with a greater token than the one before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_contenders_for_a_lock_are_one_at_a_time_with_growing_tokens() {
     let agent = Agent::start();
@@ -186,12 +186,12 @@ async fn consul_lock_holds_while_we_wait_and_the_reverse() {
                 Some(limit) => consul.semaphore(name, limit).try_acquire().await.unwrap(),
             }
         };
-        // They hold all of it.
+        // Processes of `consul lock` hold the whole lock or semaphore.
         let mut theirs: Vec<_> = (0..limit.unwrap_or(1))
             .map(|_| lock("sleep 3").spawn().unwrap())
             .collect();
-        // Only looked at: who tries for it meanwhile makes them rest for seconds.
-        // As many as three processes of Consul have to start.
+        // This only looks. An attempt to take it would make them rest for seconds.
+        // Up to three processes of Consul have to start.
         until("they all hold it", 2 * SOON, async || {
             let record = agent.pairs(&format!("{name}/.lock"));
             let holders = record.first().map_or(0, |record| match limit {
@@ -228,10 +228,10 @@ async fn consul_lock_holds_while_we_wait_and_the_reverse() {
         };
         for their in &mut theirs {
             let ended = their.try_wait().unwrap();
-            // It says that it is free before it ends.
+            // The command reports that the lock is free before it ends.
             assert!(ended.is_none_or(|status| status.success()));
         }
-        // We hold all of it.
+        // Our clients hold the whole lock or semaphore.
         let mark = tempfile::NamedTempFile::new().unwrap();
         let mut waits = lock(&format!("echo in >{}", mark.path().display()))
             .spawn()
@@ -249,9 +249,9 @@ async fn consul_lock_holds_while_we_wait_and_the_reverse() {
     consul.shutdown().await;
 }
 
-/// In the order in which they asked, from whatever process.
+/// Waiters are served in the order in which they asked, across processes.
 #[tokio::test]
-async fn who_asks_first_is_served_first() {
+async fn waiters_are_served_in_the_order_in_which_they_asked() {
     let agent = Agent::start();
     for limit in [None, Some(1)] {
         let clients = join_all((0..10).map(|_| connect(&agent))).await;
@@ -276,12 +276,12 @@ async fn who_asks_first_is_served_first() {
                 tokio::time::sleep(ms(5)).await;
                 lease.release().await.unwrap();
             }));
-            // Whoever asks next asks after it.
+            // The next waiter asks after this one is registered.
             let stands = async || agent.pairs("").len() == others + n;
             until("it stands in line", SOON, stands).await;
         }
         first.release().await.unwrap();
-        // Who comes now comes last.
+        // A waiter that comes now is served last.
         tokio::time::sleep(ms(1)).await;
         let late = take(0);
         late.await.release().await.unwrap();
@@ -296,9 +296,9 @@ async fn who_asks_first_is_served_first() {
     }
 }
 
-/// Somebody stands in front and does not take what is free: its process may be stopped.
+/// The first waiter in the queue does not take the free lock, because its process may be stopped.
 #[tokio::test]
-async fn who_does_not_take_its_turn_is_overtaken() {
+async fn a_waiter_that_does_not_take_its_turn_is_overtaken() {
     let agent = Agent::start();
     let consul = connect(&agent).await;
     let stranger =
@@ -313,7 +313,7 @@ async fn who_does_not_take_its_turn_is_overtaken() {
     let asked = Instant::now();
     let lease = pool.acquire().await.unwrap();
     let took = asked.elapsed();
-    // It has a second for its turn. The rest is for a busy machine.
+    // The waiter has a second for its turn. The rest is for a busy machine.
     assert!((ms(900)..ms(2_500)).contains(&took), "{took:?}");
     lease.release().await.unwrap();
     agent.destroy(&stranger);
@@ -321,7 +321,8 @@ async fn who_does_not_take_its_turn_is_overtaken() {
     nothing_is_left(&agent).await;
 }
 
-/// Consul accepts 200 connections of one address: one process uses half of them, however much it asks for.
+/// Consul accepts 200 connections from one address. One process uses at most half of them, no matter how much it asks
+/// for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_hundred_names_of_one_process_are_held_and_waited_for() {
     let agent = Agent::start();
@@ -350,7 +351,7 @@ async fn three_hundred_names_of_one_process_are_held_and_waited_for() {
     for waits in waiting {
         drop(waits.await.unwrap().unwrap());
     }
-    // The default ttl: each is handed over, and none waits for the end of a session.
+    // This is the default ttl. Each name is handed over, and no waiter waits for the end of a session.
     assert!(freed.elapsed() < ms(10_000), "{:?}", freed.elapsed());
     consul.shutdown().await;
     nothing_is_left(&agent).await;

@@ -10,7 +10,7 @@ use quorate::{Error, Lease, consul::Consul};
 
 use super::*;
 
-/// At every moment of a call: from none to 32 ms.
+/// The call is dropped at moments from 0 to 32 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_dropped_at_any_moment_leaves_nothing() {
     let agent = Agent::start();
@@ -18,7 +18,7 @@ async fn a_call_that_is_dropped_at_any_moment_leaves_nothing() {
     let (mutex, pool) = (consul.mutex("m"), consul.semaphore("s", 1));
     let taken = AtomicU64::new(0);
     for n in 0..80_u32 {
-        // Free, or held by somebody who releases in the middle.
+        // The name is free, or another client holds it and releases it in the middle.
         let held = match n % 2 {
             0 => None,
             _ => Some((
@@ -44,7 +44,7 @@ async fn a_call_that_is_dropped_at_any_moment_leaves_nothing() {
             releases
         );
     }
-    // Both can be had, and at once.
+    // Both can be taken at once.
     for lease in [
         mutex.wait_timeout(ms(2_000)).lock().await,
         pool.wait_timeout(ms(2_000)).acquire().await,
@@ -78,7 +78,7 @@ fn a_runtime_that_is_gone_answers_closed_and_leaves_it_to_the_ttl() {
         assert!(matches!(lease.extend().await, Err(Error::Closed)));
         assert!(matches!(lease.release().await, Err(Error::Closed)));
     });
-    // Without any runtime.
+    // This runs without a runtime.
     let nowhere = Consul::builder().url(agent.url()).connect_lazy().unwrap();
     let answer = futures::executor::block_on(nowhere.mutex("m").lock());
     assert!(matches!(answer, Err(Error::Closed)));
@@ -99,7 +99,7 @@ async fn a_lease_that_is_dropped_on_another_thread_is_released() {
         .unwrap();
     next.release().await.unwrap();
     let release = consul.mutex("m").lock().await.unwrap().release();
-    // Unpolled.
+    // The future was never polled.
     drop(release);
     let next = consul
         .mutex("m")

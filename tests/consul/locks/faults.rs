@@ -1,4 +1,4 @@
-//! Agents that die and stand still, sessions that end, clients that are cut off.
+//! Agents that die or stand still, sessions that end, and clients that are cut off.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_session_that_is_destroyed_loses_its_lease_at_once() {
     }
     for lease in held {
         assert_eq!(lease.lost().await, LossReason::Evicted);
-        // Told by a query that waits for changes. A renewal would come after a third of 10 s.
+        // A query that waits for changes reported it. A renewal would report it only after a third of 10 s.
         assert!(ended.elapsed() < ms(1_000), "{:?}", ended.elapsed());
         assert!(!lease.is_valid());
         assert!(matches!(lease.release().await, Err(Error::Lost(_))));
@@ -44,7 +44,7 @@ async fn keys_that_an_operator_deletes_lose_their_lease_and_let_others_in() {
     assert_eq!(held.lost().await, LossReason::Evicted);
     let next = waits.await.unwrap().unwrap();
     assert!(next.token() > held.token());
-    // What was lost takes nothing from its successor.
+    // A lost lease takes nothing from its successor.
     drop(held);
     tokio::time::sleep(ms(300)).await;
     assert!(next.is_valid() && !agent.keys("m/.lock").is_empty());
@@ -53,7 +53,7 @@ async fn keys_that_an_operator_deletes_lose_their_lease_and_let_others_in() {
     nothing_is_left(&agent).await;
 }
 
-/// Its session ends while it waits: by an operator's hand, or as it was paused for too long.
+/// The session of a waiter ends: an operator destroys it, or the waiter was paused for too long.
 #[tokio::test]
 async fn a_waiter_whose_session_is_destroyed_gets_another_and_waits_on() {
     let agent = Agent::start();
@@ -127,7 +127,7 @@ async fn a_restart_within_the_ttl_costs_nothing_and_waiters_wait_on() {
     held.release().await.unwrap();
     permit.release().await.unwrap();
     for (waits, token) in waits.into_iter().zip(tokens) {
-        // Three of the longest rests after a query that failed, 5 s.
+        // Three times the longest rest after a query that failed, 5 s.
         let next = tokio::time::timeout(ms(3 * 5_000), waits)
             .await
             .unwrap()
@@ -140,7 +140,8 @@ async fn a_restart_within_the_ttl_costs_nothing_and_waiters_wait_on() {
     nothing_is_left(&agent).await;
 }
 
-/// All its memory is gone, and with it the lock: another may have it as soon as we know.
+/// The cluster has lost all its memory, and the lock with it. Another client may take the lock as soon as the holder
+/// knows.
 #[tokio::test]
 async fn a_cluster_that_comes_back_empty_has_evicted_its_holders() {
     let agent = Agent::start();
@@ -149,7 +150,7 @@ async fn a_cluster_that_comes_back_empty_has_evicted_its_holders() {
     tokio::time::sleep(ms(300)).await;
     agent.kill9();
     agent.start_empty();
-    // Its ttl. It would end with another reason then.
+    // The limit is the ttl. At its end the loss would have another reason.
     let lost = tokio::time::timeout(ms(10_000), held.lost()).await.unwrap();
     assert_eq!(lost, LossReason::Evicted);
     drop(held);
@@ -189,11 +190,11 @@ async fn an_agent_that_stands_still_costs_time_only() {
     held.release().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
     consul.shutdown().await;
-    // A session whose creation was not answered ends with its time of 10 s, which Consul may double.
+    // A session whose creation was not answered ends with its ttl of 10 s, which Consul may double.
     nothing_is_left_after(&agent, ms(25_000)).await;
 }
 
-/// Cut off from Consul a holder is over by its own clock before anybody else can have the lock.
+/// A holder that is cut off from Consul is over by its own clock before another client can have the lock.
 pub(super) async fn a_holder_that_is_cut_off_is_over_before_its_successor_begins() {
     let agent = Agent::start();
     let proxy = Proxy::to_consul(&agent);
@@ -221,7 +222,7 @@ pub(super) async fn a_holder_that_is_cut_off_is_over_before_its_successor_begins
         .unwrap();
     assert!(!watch.is_valid() && next.token() > held.token());
     println!("the successor came {:?} after the loss", lost_at.elapsed());
-    // What it could not say while it was cut off takes nothing from its successor.
+    // Requests that the old holder could not send while it was cut off take nothing from its successor.
     drop(held);
     proxy.heal();
     tokio::time::sleep(ms(1_500)).await;
@@ -232,7 +233,8 @@ pub(super) async fn a_holder_that_is_cut_off_is_over_before_its_successor_begins
     nothing_is_left(&agent).await;
 }
 
-/// Its answer is lost: whether it was done is not known, so what it may have taken is given up.
+/// The answer to a request is lost. It is not known whether the request was executed, so its possible grant is given
+/// up.
 #[tokio::test]
 async fn a_grant_whose_answer_is_lost_is_not_left_behind() {
     let agent = Agent::start();
@@ -244,7 +246,7 @@ async fn a_grant_whose_answer_is_lost_is_not_left_behind() {
             .connect()
             .await
             .unwrap();
-        // Its session is there already.
+        // The client already has a session.
         let take = |wait: Duration| match is_lock {
             true => consul.mutex("m").wait_timeout(wait).lock().boxed_up(),
             false => consul
@@ -277,7 +279,7 @@ impl<F: Future<Output = Result<quorate::Lease, Error>> + Send + 'static> BoxedUp
     }
 }
 
-/// Consul's lock-delay: nobody gets it for that time after its holder's session was ended.
+/// Consul's lock-delay: nobody gets the lock for that time after its holder's session was ended.
 #[tokio::test]
 async fn a_lock_delay_holds_after_an_eviction_and_not_after_a_release() {
     let agent = Agent::start();
@@ -285,7 +287,7 @@ async fn a_lock_delay_holds_after_an_eviction_and_not_after_a_release() {
     let mutex = consul.mutex("m").lock_delay(ms(3_000));
     mutex.lock().await.unwrap().release().await.unwrap();
     let held = mutex.lock().await.unwrap();
-    // Dropped futures do not bring it about either.
+    // Dropped futures do not cause a lock-delay either.
     for _ in 0..3 {
         drop(tokio::time::timeout(ms(50), mutex.lock()).await);
     }

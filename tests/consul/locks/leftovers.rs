@@ -1,4 +1,4 @@
-//! A record that a killed `consul lock` has left: it stands, and no session has locked it.
+//! A record that a killed `consul lock` has left: the key exists, and no session has locked it.
 
 use quorate::consul::Consul;
 use serde_json::json;
@@ -8,11 +8,11 @@ use super::{slow::Slow, *};
 const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
 
 #[tokio::test]
-async fn a_lock_taken_by_a_record_that_was_left_has_the_index_of_its_own_write_and_stands() {
+async fn a_lock_taken_over_a_leftover_record_has_the_index_of_its_own_write() {
     let agent = Agent::start();
     let slow = Slow::start(&agent).await;
     let consul = Consul::connect(slow.url()).await.unwrap();
-    // When its session ends, Consul unlocks the record and lets it stand.
+    // When this session ends, Consul unlocks the record and keeps it.
     let killed = agent.session(
         &json!({"TTL": "60s", "LockDelay": "0s", "Behavior": "release", "NodeChecks": []}),
     );
@@ -25,7 +25,7 @@ async fn a_lock_taken_by_a_record_that_was_left_has_the_index_of_its_own_write_a
     until("the second stands in line", SOON, async || in_line(2).await).await;
     tokio::time::sleep(ms(200)).await;
 
-    // The query that waits for changes is told of the grant only after the lease has begun to watch.
+    // The query that waits for changes learns of the grant only after the lease has begun to watch.
     slow.delay("GET /v1/kv/", ms(500));
     tokio::time::sleep(ms(200)).await;
     agent.put(

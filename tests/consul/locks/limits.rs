@@ -1,4 +1,4 @@
-//! A limit that is changed while others ask by it.
+//! A limit that is changed while others use it.
 
 use quorate::{Error, consul::Consul};
 use serde_json::Value;
@@ -9,7 +9,7 @@ const SESSIONS: &str = "PUT /v1/session/create";
 const LOOKS: &str = "GET /v1/kv/";
 const WRITES: &str = "PUT /v1/txn";
 
-/// How many permits the record allows, and how many are held.
+/// The number of permits that the record allows, and the number that is held.
 fn record(agent: &Agent) -> Option<(u64, usize)> {
     let record = agent.pairs("pool/.lock").pop()?;
     let value: Value = serde_json::from_str(&record.value).unwrap();
@@ -42,9 +42,9 @@ async fn a_limit_that_is_lowered_while_sessions_are_made_is_not_exceeded() {
     nothing_is_left(&agent).await;
 }
 
-/// The change finds no record to be written into.
+/// The change finds no record that it could write to.
 #[tokio::test]
-async fn a_grant_under_way_while_the_limit_is_changed_has_the_new_limit_afterwards() {
+async fn a_grant_during_a_limit_change_gets_the_new_limit() {
     let agent = Agent::start();
     let slow = Slow::start(&agent).await;
     let consul = Consul::connect(slow.url()).await.unwrap();
@@ -72,7 +72,7 @@ async fn two_changes_at_once_leave_the_handle_with_the_limit_of_the_record() {
     let held = pool.acquire().await.unwrap();
     slow.delay(WRITES, ms(500));
     let first = tokio::spawn(pool.resize(2));
-    // It is written, and its answer is on its way.
+    // The change has been written, and its answer is under way.
     let written = async || record(&agent) == Some((2, 1));
     until("the first change", SOON, written).await;
     slow.heal();
@@ -87,7 +87,7 @@ async fn two_changes_at_once_leave_the_handle_with_the_limit_of_the_record() {
 }
 
 #[tokio::test]
-async fn a_record_read_before_a_change_and_answered_after_it_is_no_conflict() {
+async fn a_record_read_before_a_limit_change_is_not_a_conflict() {
     let agent = Agent::start();
     let slow = Slow::start(&agent).await;
     let consul = Consul::connect(slow.url()).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_record_read_before_a_change_and_answered_after_it_is_no_conflict() {
     let held = pool.acquire().await.unwrap();
     slow.delay(LOOKS, ms(1_500));
     let next = tokio::spawn(pool.acquire());
-    // By now it was read, and the answer is on its way.
+    // By now the record has been read, and the answer is under way.
     tokio::time::sleep(ms(2_000)).await;
     slow.heal();
     pool.resize(3).await.unwrap();

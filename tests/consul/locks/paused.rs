@@ -13,7 +13,7 @@ use crate::support::again;
 
 const AGENT: &str = "QUORATE_TEST_AGENT";
 
-/// Its late write is refused by whoever has seen its successor's token.
+/// Its late write is refused by a store that has seen its successor's token.
 pub(super) async fn a_holder_that_was_paused_beyond_its_ttl_is_refused_by_the_gate() {
     let agent = Agent::start();
     let mut paused = again(module_path!(), "a_careless_holder")
@@ -41,11 +41,12 @@ pub(super) async fn a_holder_that_was_paused_beyond_its_ttl_is_refused_by_the_ga
     let consul = connect(&agent).await;
     let successor = consul.mutex("invoice").lock().await.unwrap();
     let took = stopped.elapsed();
-    // Consul ends a session one to two ttls of 10 s after its renewal, a third of a ttl before at most. 5 s are for the machine.
+    // Consul ends a session one to two ttls of 10 s after its renewal, which was at most a third of a ttl ago. 5 s are
+    // for a busy machine.
     assert!((ms(5_000)..ms(25_000)).contains(&took), "{took:?}");
     gate.admit("invoice", successor.token()).unwrap();
     kill_process(pid, Signal::CONT).unwrap();
-    // Also what it had written before it was stopped, and is read only now.
+    // This includes a token that it had written before it was stopped, and that is read only now.
     let (token, mut is_valid) = write();
     gate.admit("invoice", token).unwrap_err();
     while is_valid {
@@ -59,7 +60,7 @@ pub(super) async fn a_holder_that_was_paused_beyond_its_ttl_is_refused_by_the_ga
     consul.shutdown().await;
 }
 
-/// It writes with its token for as long as it runs.
+/// Writes with its token for as long as it runs.
 #[tokio::test]
 #[ignore = "a process of the test above"]
 async fn a_careless_holder() {

@@ -1,4 +1,4 @@
-//! Each thing that Consul or a setting stands in the way of says what it is and what to do.
+//! Errors of Consul and of settings: each says what is wrong and what to do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::support::MASTER;
 
-/// The text, which has all of these words.
+/// Checks that the text contains all of these words.
 #[track_caller]
 fn says(error: &Error, words: &[&str]) {
     let text = error.to_string();
@@ -18,7 +18,7 @@ fn says(error: &Error, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn who_waited_in_vain_is_told_who_holds_by_which_session() {
+async fn a_failed_wait_names_the_holder_and_its_session() {
     let agent = Agent::start();
     let consul = Consul::builder()
         .url(agent.url())
@@ -118,7 +118,7 @@ async fn a_record_of_another_form_is_left_as_it_is() {
     nothing_is_left(&agent).await;
 }
 
-/// It is overwritten under somebody who holds and somebody who waits.
+/// The record is overwritten while one client holds the lock and another waits.
 #[tokio::test]
 async fn a_record_that_becomes_another_is_noticed() {
     let agent = Agent::start();
@@ -148,7 +148,7 @@ async fn a_wrong_token_says_which_rights_are_needed() {
         "no address in what may be shown to users"
     );
     assert!(!format!("{unknown:?}").contains("b1d7f3a0"), "and no token");
-    // What it may not do is told when it is done.
+    // A missing right is reported when it is needed.
     let no_sessions = agent.token(r#"key_prefix "" { policy = "write" }"#);
     let consul = with(&no_sessions).connect_lazy().unwrap();
     says(
@@ -173,7 +173,7 @@ async fn a_wrong_token_says_which_rights_are_needed() {
             &["Permission denied"],
         );
     }
-    // These are enough.
+    // These rights are enough.
     let enough = agent
         .token(r#"key_prefix "jobs/" { policy = "write" } session_prefix "" { policy = "write" }"#);
     let consul = with(&enough).connect().await.unwrap();
@@ -244,7 +244,7 @@ async fn a_datacenter_and_a_namespace_that_are_not_there_are_named() {
 
 #[tokio::test]
 async fn bad_settings_are_told_without_asking_consul() {
-    // Nobody is asked.
+    // No agent is asked.
     let consul = Consul::builder()
         .url("http://127.0.0.1:1")
         .connect_lazy()
@@ -283,7 +283,7 @@ async fn bad_settings_are_told_without_asking_consul() {
     }
 }
 
-/// Consul's own limits are those that we check.
+/// Consul's own limits are those that the library checks.
 #[tokio::test]
 async fn eight_thousand_holders_fit_into_a_record() {
     let agent = Agent::start();
@@ -294,7 +294,7 @@ async fn eight_thousand_holders_fit_into_a_record() {
     agent.put("pool/.lock", 0xe0f6_9a2b_aa41_4de0, &record);
     assert_eq!(agent.pairs("pool/.lock")[0].value.len(), record.len());
     let consul = connect(&agent).await;
-    // They are dead.
+    // These holders are dead.
     let lease = consul.semaphore("pool", 8_000).acquire().await.unwrap();
     assert!(agent.pairs("pool/.lock")[0].value.len() < 200);
     lease.release().await.unwrap();
@@ -309,7 +309,7 @@ async fn eight_thousand_holders_fit_into_a_record() {
     nothing_is_left(&agent).await;
 }
 
-/// A proxy in front of Consul that has lost its way: what it answers says nothing of a lease.
+/// A broken proxy in front of Consul: its answers say nothing about a lease.
 #[tokio::test]
 async fn a_page_of_a_proxy_is_not_taken_for_an_answer_of_consul() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

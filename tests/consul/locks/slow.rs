@@ -1,4 +1,4 @@
-//! An agent of which some requests are slow.
+//! An agent that answers some requests slowly.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,14 +11,14 @@ use tokio::{
 
 use super::*;
 
-/// An HTTP proxy to one agent. Each request has a connection of its own. Dropping it ends all of them.
+/// An HTTP proxy in front of one agent. Each request has a connection of its own. Dropping the proxy ends all of them.
 pub(super) struct Slow {
     url: String,
     delays: Arc<Mutex<Option<Delay>>>,
     accepts: JoinHandle<()>,
 }
 
-/// Delays requests whose line begins like this, on their way there, and their answers on the way back.
+/// Delays requests whose line begins with this text, and also their answers.
 #[derive(Clone, Copy)]
 struct Delay {
     begins: &'static str,
@@ -49,12 +49,13 @@ impl Slow {
         &self.url
     }
 
-    /// From now on, requests that begin so are slow in each direction, such as `GET /v1/kv/`. All others are not.
+    /// From now on, requests that begin with this text, such as `GET /v1/kv/`, are slow in each direction. All others
+    /// are not.
     pub(super) fn delay(&self, begins: &'static str, one_way: Duration) {
         *self.delays.lock().unwrap() = Some(Delay { begins, one_way });
     }
 
-    /// Requests that come from now on are not slow.
+    /// From now on no request is slow.
     pub(super) fn heal(&self) {
         *self.delays.lock().unwrap() = None;
     }
@@ -66,7 +67,7 @@ impl Drop for Slow {
     }
 }
 
-/// One request and its answer. A connection that ends before has no more to say.
+/// Forwards one request and its answer. If the connection ends before that, there is nothing to answer.
 async fn forward(
     mut client: TcpStream,
     agent: String,
@@ -78,7 +79,7 @@ async fn forward(
     let one_way = delay.map_or(Duration::ZERO, |delay| delay.one_way);
     sleep(one_way).await;
     let mut server = TcpStream::connect(agent).await?;
-    // The agent closes the connection after its answer, and tells the client so.
+    // The agent closes the connection after its answer, and the header tells the client so.
     let head = head.replacen("\r\n", "\r\nconnection: close\r\n", 1);
     server.write_all(head.as_bytes()).await?;
     server.write_all(&body).await?;
@@ -88,7 +89,7 @@ async fn forward(
     client.write_all(&answer).await
 }
 
-/// The head of a request, and its body.
+/// Reads the head of a request, and its body.
 async fn request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! How many round trips it takes.
+//! The number of round trips of each operation.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::support::Proxy;
 
 const ONE_WAY: Duration = ms(50);
-/// What is not the network: the agent's disk, and this machine.
+/// The time that is not spent in the network: the agent's disk, and this machine.
 const BESIDE: Duration = ms(45);
 
 fn trips(n: u32) -> Duration {
     ONE_WAY * 2 * n + BESIDE
 }
 
-/// The quickest of some, as this machine is busy.
+/// The quickest of several runs, because this machine is busy.
 async fn quickest<F: Future<Output = Duration>>(mut once: impl FnMut() -> F) -> Duration {
     let mut best = Duration::MAX;
     for _ in 0..5 {
@@ -25,11 +25,11 @@ async fn quickest<F: Future<Output = Duration>>(mut once: impl FnMut() -> F) -> 
 }
 
 #[tokio::test]
-async fn a_free_one_takes_two_round_trips_and_a_release_one() {
+async fn a_free_lock_takes_two_round_trips_and_a_release_one() {
     let agent = Agent::start();
     let proxy = Proxy::to_consul(&agent);
     let consul = Consul::connect(proxy.url()).await.unwrap();
-    // Connections and a session.
+    // This opens connections and makes a session.
     consul
         .mutex("m")
         .lock()
@@ -103,9 +103,26 @@ async fn a_slot_is_handed_over_within_two_round_trips() {
     far.shutdown().await;
 }
 
-/// Eight processes wait, and each of them gives it to the next.
+/// Sends a cheap request again and again, and measures each answer. So it measures the cost of a round trip on this
+/// machine now.
+async fn measure_trips(url: String, trips: Arc<Mutex<Vec<Duration>>>) {
+    let consul = Consul::connect(&url).await.unwrap();
+    let nobodys = consul.semaphore("nobody's", 1);
+    loop {
+        let asked = Instant::now();
+        nobodys.available().await.unwrap();
+        trips.lock().unwrap().push(asked.elapsed());
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Eight processes wait, and each of them hands the lock to the next.
 #[tokio::test]
-async fn each_of_many_that_wait_has_it_within_two_round_trips_of_the_one_before() {
+async fn the_median_hand_over_takes_less_than_three_round_trips() {
     let agent = Agent::start();
     let proxy = Proxy::to_consul(&agent);
     let near = connect(&agent).await;
@@ -115,7 +132,7 @@ async fn each_of_many_that_wait_has_it_within_two_round_trips_of_the_one_before(
             false => near.semaphore("s", 1).acquire().await.unwrap(),
         };
         proxy.delay(ONE_WAY);
-        // When it was given back last, and how long it took to the next.
+        // The time of the last release, and the times from a release to the next grant.
         let freed = Arc::new(Mutex::new((Instant::now(), Vec::new())));
         let all = (0..8).map(|_| {
             let (url, freed) = (proxy.url().to_string(), Arc::clone(&freed));
@@ -129,7 +146,7 @@ async fn each_of_many_that_wait_has_it_within_two_round_trips_of_the_one_before(
                     let (at, took) = &mut *freed.lock().unwrap();
                     took.push(at.elapsed());
                 }
-                // What the others hear of it has settled.
+                // The notifications to the other waiters have settled.
                 tokio::time::sleep(ONE_WAY * 8).await;
                 freed.lock().unwrap().0 = Instant::now();
                 lease.release().await.unwrap();
@@ -138,17 +155,20 @@ async fn each_of_many_that_wait_has_it_within_two_round_trips_of_the_one_before(
         });
         let all: Vec<_> = all.collect();
         tokio::time::sleep(ms(2_000)).await;
+        let trips = Arc::<Mutex<Vec<Duration>>>::default();
+        let measures = tokio::spawn(measure_trips(proxy.url().to_string(), Arc::clone(&trips)));
         freed.lock().unwrap().0 = Instant::now();
         held.release().await.unwrap();
         for one in all {
             one.await.unwrap();
         }
+        measures.abort();
         proxy.delay(Duration::ZERO);
-        let mut took = freed.lock().unwrap().1.clone();
-        took.sort();
-        println!("handed over in {took:?}");
-        // A third would make it 300 ms.
-        assert!(took[took.len() / 2] < ms(275), "{took:?}");
+        let took = median(freed.lock().unwrap().1.clone());
+        let trip = median(trips.lock().unwrap().clone());
+        println!("handed over in {took:?}, a round trip takes {trip:?}");
+        // Two round trips, and three quarters of one for the agent's disk.
+        assert!(took * 4 < trip * 11, "{took:?} of {trip:?}");
     }
     near.shutdown().await;
 }

@@ -7,11 +7,11 @@ use std::sync::{
 
 use super::*;
 
-/// More waiters for three permits than stand in line at Consul for one process.
+/// More waiters for three permits than one process registers with Consul at a time.
 const LARGE: usize = 6;
 
 #[tokio::test]
-async fn waiters_for_many_permits_do_not_keep_free_ones_from_those_that_want_fewer() {
+async fn waiters_for_many_permits_do_not_block_callers_that_want_fewer() {
     let agent = Agent::start();
     let consul = connect(&agent).await;
     let pool = consul.semaphore("pool", 5);
@@ -20,19 +20,19 @@ async fn waiters_for_many_permits_do_not_keep_free_ones_from_those_that_want_few
     for _ in 0..LARGE {
         let taking = pool.acquire_many(3);
         large.push(tokio::spawn(async move {
-            // Any of them may be the first.
+            // Any of them may be served first.
             taking.await.unwrap().release().await.unwrap();
         }));
         tokio::time::sleep(ms(50)).await;
     }
     tokio::time::sleep(ms(500)).await;
-    // Two are free. In another process they would be had after a second too.
+    // Two permits are free. In another process a waiter would also get them after a second.
     for count in [1, 2] {
         let asked = Instant::now();
         let few = pool.clone().wait_timeout(ms(8_000)).acquire_many(count);
         let few = few.await.unwrap();
         let took = asked.elapsed();
-        // The first in line has a second for its turn. The rest is for a busy machine.
+        // The first waiter in the queue has a second for its turn. The rest is for a busy machine.
         assert!((ms(900)..ms(2_500)).contains(&took), "{count}: {took:?}");
         few.release().await.unwrap();
     }
@@ -45,7 +45,7 @@ async fn waiters_for_many_permits_do_not_keep_free_ones_from_those_that_want_few
     nothing_is_left(&agent).await;
 }
 
-/// Others want one permit, again and again, until it is served.
+/// Others ask for one permit again and again until it is served.
 #[tokio::test]
 async fn a_waiter_for_many_permits_is_served_among_those_that_want_one() {
     let agent = Agent::start();

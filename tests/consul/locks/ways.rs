@@ -1,4 +1,4 @@
-//! The ways to an agent: TLS, a socket, the variables of Consul's own tools.
+//! The ways to reach an agent: TLS, a Unix socket, and the variables of Consul's own tools.
 
 use quorate::{
     Error,
@@ -20,7 +20,7 @@ async fn works(consul: &Consul) {
 }
 
 #[tokio::test]
-async fn tls_with_an_authority_of_ones_own_and_with_a_certificate() {
+async fn tls_works_with_a_private_authority_and_a_client_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let files = certificates(directory.path());
     let read = |path| std::fs::read(path).unwrap();
@@ -79,7 +79,8 @@ async fn a_socket_and_a_prefix() {
     assert!(error.to_string().contains("unreachable"), "{error}");
 }
 
-/// In a process of its own, as the environment belongs to all of a process: whether it works there.
+/// Returns true if the client works with these variables. It runs in a process of its own, because the environment
+/// belongs to the whole process.
 fn works_with(variables: &[(&str, &str)]) -> bool {
     let output = again(module_path!(), "with_the_environment")
         .arg("--ignored")

@@ -1,4 +1,4 @@
-//! One client: what is admitted, what is refused, and what is left of it.
+//! One client: which tokens are admitted, which are refused, and what stays in the tables.
 
 use futures::FutureExt;
 use quorate::fence::postgres::{Error, SCHEMA, admit};
@@ -37,12 +37,12 @@ async fn first_equal_and_newer_pass_and_an_older_one_is_told_both_tokens() {
     assert_eq!((stale.resource.as_str(), stale.forgotten), ("a", false));
     assert_eq!(newest(&client, "a").await, Some(8));
 
-    // Another resource has nothing to do with it.
+    // Another resource is independent of this one.
     admit_alone(&mut client, "b", 1).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_a_stale_transaction_wrote_is_gone() {
+async fn writes_of_a_stale_transaction_are_rolled_back() {
     let (_server, mut client) = start().await;
     admit_alone(&mut client, "a", 8).await.unwrap();
     let transaction = client.transaction().await.unwrap();
@@ -52,7 +52,7 @@ async fn what_a_stale_transaction_wrote_is_gone() {
     assert_eq!(logged(&client).await, [0; 0]);
 }
 
-/// As in the example at `admit`: both are sent at once.
+/// As in the example of `admit`: both are sent at once.
 async fn pipelined(
     client: &mut tokio_postgres::Client,
     write: &str,
@@ -83,20 +83,20 @@ async fn a_stale_token_is_named_even_if_the_write_sent_along_fails_by_itself() {
     let fails = "INSERT INTO log (token) VALUES ($1 / 0)";
     let stale = stale(pipelined(&mut client, fails, 7).await);
     assert_eq!(stale.newest, token(8));
-    // An admitted one hears of its write.
+    // An admitted caller gets the error of its write.
     let error = pipelined(&mut client, fails, 9).await;
     assert_eq!(database_error(error), SqlState::DIVISION_BY_ZERO);
     assert_eq!(newest(&client, "a").await, Some(8));
 }
 
 #[tokio::test]
-async fn rolled_back_it_was_never_there() {
+async fn a_rolled_back_admission_has_no_effect() {
     let (_server, mut client) = start().await;
     admit_alone(&mut client, "a", 5).await.unwrap();
     let transaction = client.transaction().await.unwrap();
     admit(&transaction, "a", token(9)).await.unwrap();
     transaction.rollback().await.unwrap();
-    // Nothing of 9 was written either, so 7 is not late.
+    // Nothing was written with token 9 either, so 7 is not late.
     admit_alone(&mut client, "a", 7).await.unwrap();
     assert_eq!(newest(&client, "a").await, Some(7));
 }
@@ -109,8 +109,8 @@ async fn a_savepoint_that_is_rolled_back_takes_its_admission_along() {
     let inner = outer.transaction().await.unwrap();
     admit(&inner, "a", token(5)).await.unwrap();
     inner.rollback().await.unwrap();
-    // The row is free: nobody waits for the outer one, which is no longer fenced. So it has to be
-    // admitted itself, outside of the savepoint.
+    // The row is free, so nobody waits for the outer transaction, which is not fenced any more. It has to be admitted
+    // itself, outside of the savepoint.
     admit_alone(&mut other, "a", 8).await.unwrap();
     stale(admit(&outer, "a", token(5)).await);
     drop(outer);
@@ -128,20 +128,21 @@ async fn a_dropped_admission_takes_effect_only_with_a_commit() {
     let (server, mut client) = start().await;
     let mut other = connect(&server).await;
 
-    // Never sent.
+    // The admission is never sent.
     let transaction = client.transaction().await.unwrap();
     drop(admit(&transaction, "a", token(5)));
     transaction.commit().await.unwrap();
     assert_eq!(newest(&client, "a").await, None);
 
-    // Sent, its answer not waited for: gone with the transaction, which can still be rolled back.
+    // The admission is sent, but its answer is not awaited. It is undone with the transaction, which can still be
+    // rolled back.
     let transaction = client.transaction().await.unwrap();
     assert!(admit(&transaction, "a", token(5)).now_or_never().is_none());
     transaction.rollback().await.unwrap();
     assert_eq!(newest(&client, "a").await, None);
 
-    // Dropped while it waits for another holder. It goes on waiting in the server, and the rollback
-    // behind it.
+    // The future is dropped while it waits for another holder. The server still waits, and the rollback waits behind
+    // it.
     let holder = other.transaction().await.unwrap();
     admit(&holder, "a", token(6)).await.unwrap();
     let transaction = client.transaction().await.unwrap();
@@ -158,9 +159,9 @@ async fn a_dropped_admission_takes_effect_only_with_a_commit() {
     assert_eq!(newest(&client, "a").await, Some(6));
 }
 
-/// So the documentation says: do not commit.
+/// So the documentation says: do not commit after a refusal.
 #[tokio::test]
-async fn a_refusal_that_is_dropped_and_committed_is_no_fence() {
+async fn committing_after_a_dropped_refusal_is_not_fenced() {
     let (_server, mut client) = start().await;
     admit_alone(&mut client, "a", 8).await.unwrap();
     let transaction = client.transaction().await.unwrap();
@@ -172,7 +173,7 @@ async fn a_refusal_that_is_dropped_and_committed_is_no_fence() {
 }
 
 #[tokio::test]
-async fn without_the_table_the_database_says_so() {
+async fn without_the_table_the_error_names_it() {
     let (_server, mut client) = start().await;
     client
         .batch_execute("DROP TABLE quorate_fence")
@@ -181,7 +182,7 @@ async fn without_the_table_the_database_says_so() {
     let error = admit_alone(&mut client, "a", 5).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("\"quorate_fence\" does not exist"), "{text}");
-    // Who prints an error and its sources reads nothing twice.
+    // An error that is printed with its sources does not repeat a text.
     assert!(std::error::Error::source(&error).is_none());
     assert!(error.stale().is_none());
     assert_eq!(database_error(Err(error)), SqlState::UNDEFINED_TABLE);

@@ -1,5 +1,5 @@
-//! Many connections at once: per resource the tokens of what was committed never decrease, in the
-//! order in which it was written, and nobody reads what a newer one wrote.
+//! Many connections at once. For each resource, the tokens of committed writes never decrease, in the order in which
+//! they were written. Nobody reads what a newer holder wrote.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use crate::support::Postgres;
 
 const RESOURCES: [&str; 3] = ["a", "b", "c"];
 
-/// How a transaction asks whether it is too old.
+/// How a transaction checks whether its token is too old.
 #[derive(Clone, Copy)]
 enum Fence {
     Admit,
     PlainSql,
-    /// A column of the row that is written.
+    /// A column in the row that is written.
     Column,
-    /// Reads the newest, compares by itself, and remembers: wrong, and to be found so.
+    /// Reads the newest token, compares it in the client, and stores its own. This is wrong, and the test must find
+    /// that.
     ReadAndCompare,
 }
 
@@ -71,11 +72,11 @@ struct Answers {
     committed: u64,
     rolled_back: u64,
     stale: u64,
-    /// Serialization failures.
+    /// The number of serialization failures.
     again: u64,
 }
 
-/// One transaction; it writes, after a while, if it may.
+/// One transaction. It writes after a while, if it is admitted.
 async fn write(
     client: &mut Client,
     fence: Fence,
@@ -111,7 +112,7 @@ async fn write(
     Ok(())
 }
 
-/// This many transactions, each on a connection of its own.
+/// Runs this many transactions on each of these connections.
 async fn load(
     server: &Postgres,
     fence: Fence,
@@ -119,7 +120,7 @@ async fn load(
     connections: usize,
     transactions: u64,
 ) -> Answers {
-    // Most are about as new as what is there: half of them too old, and the race open.
+    // Most tokens are about as new as the stored one. So half of them are too old, and every pair can race.
     let started = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for _ in 0..connections {
@@ -157,7 +158,7 @@ async fn load(
     sum
 }
 
-/// How often a token was written after a newer one; and the newest of each resource.
+/// How often a token was written after a newer one, and the newest token of each resource.
 async fn late_writes(client: &Client, committed: u64) -> (u64, HashMap<String, i64>) {
     let sql = "SELECT resource, token FROM log ORDER BY serial";
     let rows = client.query(sql, &[]).await.unwrap();
@@ -189,7 +190,7 @@ async fn run(
         "{} committed, {} rolled back, {} stale, {} to do again; {late} late",
         answers.committed, answers.rolled_back, answers.stale, answers.again
     );
-    // None of the counts is 0 by chance: the load does what it is for.
+    // None of the counts is 0 by chance: the load does what it is meant to do.
     assert!(answers.committed > transactions / 50, "few were committed");
     assert!(answers.rolled_back > 0 && answers.stale > 0);
     if late == 0 {
@@ -212,19 +213,19 @@ async fn sixty_four_connections_never_write_an_older_token_after_a_newer_one() {
 }
 
 #[tokio::test]
-async fn nor_do_they_by_plain_sql() {
+async fn plain_sql_never_writes_an_older_token_after_a_newer_one() {
     let (_, late) = run(Fence::PlainSql, IsolationLevel::ReadCommitted, 64, 1_000).await;
     assert_eq!(late, 0);
 }
 
 #[tokio::test]
-async fn nor_do_they_by_a_column() {
+async fn a_token_column_never_takes_an_older_token_after_a_newer_one() {
     let (_, late) = run(Fence::Column, IsolationLevel::ReadCommitted, 64, 2_000).await;
     assert_eq!(late, 0);
 }
 
 #[tokio::test]
-async fn the_load_finds_a_fence_that_is_wrong() {
+async fn the_load_detects_a_wrong_fence() {
     let (_, late) = run(
         Fence::ReadAndCompare,
         IsolationLevel::ReadCommitted,
@@ -236,7 +237,7 @@ async fn the_load_finds_a_fence_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn stricter_isolation_ends_some_and_lets_no_older_one_through() {
+async fn stricter_isolation_aborts_some_and_admits_no_older_token() {
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         for fence in [Fence::Admit, Fence::Column] {
             let (answers, late) = run(fence, isolation, 16, 1_000).await;

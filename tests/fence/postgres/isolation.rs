@@ -10,14 +10,14 @@ use super::{
 };
 use crate::support::Postgres;
 
-/// One who watches, and two holders.
+/// A client that watches, and two holders.
 async fn start_three() -> (Postgres, [Client; 3]) {
     let (server, client) = start().await;
     let others = (connect(&server).await, connect(&server).await);
     (server, [client, others.0, others.1])
 }
 
-/// From the beginning; whether the resource's row is there, or inserted by the first of the two.
+/// Empties the tables. With `row` the resource already has its row. Otherwise the first of the two holders inserts it.
 async fn start_over(client: &mut Client, row: bool) {
     let truncate = "TRUNCATE quorate_fence, log";
     client.batch_execute(truncate).await.unwrap();
@@ -26,7 +26,7 @@ async fn start_over(client: &mut Client, row: bool) {
     }
 }
 
-/// Admits in `second` while `first`, which was admitted, has not ended; then ends `first`.
+/// Admits in `second` while `first`, which was admitted, has not ended. Then ends `first`.
 async fn meet(
     watch: &Client,
     first: Transaction<'_>,
@@ -59,7 +59,7 @@ async fn a_newer_one_waits_for_an_older_one_that_is_half_way_and_sees_its_write(
         assert_eq!(seen[0].get::<_, i64>(0), 5);
         second.commit().await.unwrap();
 
-        // It comes later: too late.
+        // It comes later, so it is too late.
         assert_eq!(
             stale(admit_alone(&mut older, "a", 5).await).newest,
             token(8)
@@ -89,7 +89,7 @@ async fn an_older_one_waits_too_and_is_refused_only_if_the_newer_one_commits() {
     }
 }
 
-/// From the refusal to the rollback the row is locked: who waits does not slip in between.
+/// The row is locked from the refusal to the rollback, so a waiting transaction does not get in between.
 #[tokio::test]
 async fn a_refused_one_holds_the_row_until_it_is_rolled_back() {
     let (_server, [watch, mut older, mut newer]) = start_three().await;
@@ -119,9 +119,9 @@ async fn stricter_isolation_ends_the_second_of_two() {
     }
 }
 
-/// What it has read may be old: so it may not go on, newer token or not.
+/// The transaction may have read old data, so it may not go on, even with a newer token.
 #[tokio::test]
-async fn stricter_isolation_ends_one_that_read_before() {
+async fn stricter_isolation_aborts_a_transaction_that_read_before() {
     let (_server, [mut watch, mut reader, mut other]) = start_three().await;
     for number in [5, 8, 9] {
         start_over(&mut watch, true).await;
@@ -136,7 +136,7 @@ async fn stricter_isolation_ends_one_that_read_before() {
         let answer = admit(&transaction, "a", token(number)).await;
         assert_eq!(database_error(answer), SqlState::T_R_SERIALIZATION_FAILURE);
         drop(transaction);
-        // Done again it is answered.
+        // When it is repeated it gets an answer.
         match number {
             5 => drop(stale(admit_alone(&mut reader, "a", number).await)),
             _ => admit_alone(&mut reader, "a", number).await.unwrap(),
@@ -144,7 +144,7 @@ async fn stricter_isolation_ends_one_that_read_before() {
     }
 }
 
-/// Under READ COMMITTED nothing ends it: admission has to come first.
+/// Under READ COMMITTED nothing ends the transaction, so the admission has to come first.
 #[tokio::test]
 async fn a_read_before_the_admission_may_be_old() {
     let (_server, [_, mut reader, mut other]) = start_three().await;
@@ -175,7 +175,7 @@ async fn two_resources_in_opposite_order_are_a_deadlock_that_postgres_ends() {
     let crossed = tokio::join!(
         async {
             let answer = admit(&first, "b", token(5)).await;
-            drop(first); // whatever it was, the other one need not wait for it
+            drop(first); // no matter how it ended, the other transaction need not wait for it
             answer
         },
         async {
@@ -193,8 +193,8 @@ async fn two_resources_in_opposite_order_are_a_deadlock_that_postgres_ends() {
     drop(server);
 }
 
-/// Paused inside its transaction it blocks everybody, until the server ends its session: then it has written
-/// nothing, and is told so.
+/// A holder that is paused inside its transaction blocks all others until the server ends its session. It has written
+/// nothing then, and it learns that.
 #[tokio::test]
 async fn one_paused_in_its_transaction_blocks_the_next_until_the_server_ends_it() {
     let (_server, [watch, mut paused, mut next]) = start_three().await;

@@ -1,4 +1,4 @@
-//! Any sequence of transactions, one after the other, gets the answers of a map.
+//! Any sequence of transactions, one after the other, gets the same answers as from a map.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ async fn same_as_a_map(client: &mut Client, steps: &[Step]) {
             Err(Error::Stale(stale)) => {
                 assert_eq!(before, Some(stale.newest.as_u64()), "{step:?}");
                 assert!(stale.newest.as_u64() > step.number, "{step:?}");
-                // Even if somebody commits it: what is remembered does not go back.
+                // Even if the refused transaction is committed, the stored token does not go back.
                 if step.commit {
                     transaction.commit().await.unwrap();
                 }
@@ -67,7 +67,7 @@ async fn same_as_a_map(client: &mut Client, steps: &[Step]) {
 }
 
 #[test]
-fn any_sequence_gets_the_answers_of_a_map() {
+fn any_sequence_of_admissions_answers_as_a_map_does() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_server, client) = runtime.block_on(start());
     let client = std::cell::RefCell::new(client);

@@ -1,4 +1,4 @@
-//! Resources of any name, tokens of any size, tables that are not quite ours.
+//! Resources with any name, tokens of any size, and tables that differ a little from the expected one.
 
 use tokio_postgres::error::SqlState;
 
@@ -39,8 +39,8 @@ async fn a_resource_may_be_called_anything_but_nul() {
     assert_eq!(database_error(error), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
 }
 
-/// It is an index entry, which has room for some 2,700 bytes after compression. One that does not
-/// fit is refused as a whole: names never collide by being cut off.
+/// The name is an index entry, which has room for about 2,700 bytes after compression. A longer name is refused as a
+/// whole, so names never collide by truncation.
 #[tokio::test]
 async fn a_name_that_is_too_long_is_an_error() {
     let (_server, mut client) = start().await;
@@ -84,7 +84,7 @@ async fn a_table_without_checks_may_hold_any_number() {
         INSERT INTO quorate_fence VALUES ('negative', -5), ('huge', 9223372036854775807)";
     client.batch_execute(table).await.unwrap();
     admit_alone(&mut client, "negative", 0).await.unwrap();
-    // Not a token that quorate gives out; the greatest of those is named.
+    // quorate never gives out this token, so the error names the greatest token that it does.
     let stale = stale(admit_alone(&mut client, "huge", 5).await);
     assert_eq!(
         (stale.token, stale.newest),
@@ -92,7 +92,7 @@ async fn a_table_without_checks_may_hold_any_number() {
     );
 }
 
-/// Who finds another table has another fence.
+/// A client that finds another table has another fence.
 #[tokio::test]
 async fn the_search_path_finds_the_table() {
     let (server, mut client) = start().await;

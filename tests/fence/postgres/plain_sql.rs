@@ -1,4 +1,4 @@
-//! `ADMIT_SQL` as other drivers send it: one row changed, or none.
+//! `ADMIT_SQL` as other drivers send it. It changes one row, or none.
 
 use quorate::fence::postgres::{ADMIT_SQL, admit};
 use tokio_postgres::SimpleQueryMessage;
@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::{newest, stale, start, token};
 
-/// (token, rows) in this order, on one resource.
+/// Tokens in this order on one resource, with the number of rows that each one changes.
 const ANSWERS: [(i64, u64); 5] = [(5, 1), (5, 1), (8, 1), (7, 0), (8, 1)];
 
 #[tokio::test]
@@ -37,8 +37,7 @@ async fn prepared_by_a_driver_that_asks_for_the_types() {
     }
 }
 
-/// A pooler gives each transaction another connection of its own: what `admit` leaves in one, the
-/// next does not find.
+/// A pooler may use another connection for each transaction, which would not have what `admit` left in the first one.
 #[tokio::test]
 async fn admit_leaves_nothing_in_the_connection() {
     let (_server, mut client) = start().await;

@@ -1,4 +1,4 @@
-//! How many round trips it takes, through a network that is slow.
+//! The number of round trips, measured through a slow network.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::support::Postgres;
 
 const ONE_WAY: Duration = Duration::from_millis(40);
 
-/// Every byte arrives this much later.
+/// Forwards bytes. Every byte arrives this much later.
 async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let (arrived, mut due) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
     let read = async move {
@@ -61,7 +61,7 @@ enum Way {
     Stale,
 }
 
-/// A transaction that writes once.
+/// A transaction with one write.
 async fn transaction(client: &mut Client, way: Way) -> Result<(), Error> {
     let transaction = client.transaction().await?;
     let parameters = [(&5_i64 as _, Type::INT8)];
@@ -81,7 +81,7 @@ async fn transaction(client: &mut Client, way: Way) -> Result<(), Error> {
     Ok(transaction.commit().await?)
 }
 
-/// The fastest of some: the machine may stall, but it cannot be faster than the network.
+/// The fastest of several runs. The machine may stall, but it cannot be faster than the network.
 async fn round_trips(client: &mut Client, way: Way) -> f64 {
     let mut fastest = Duration::MAX;
     for _ in 0..5 {
@@ -99,7 +99,7 @@ async fn round_trips(client: &mut Client, way: Way) -> f64 {
 async fn admission_is_one_round_trip_and_none_if_the_write_is_sent_along() {
     let (server, _client) = start().await;
     let mut client = connect_slowly(&server).await;
-    // BEGIN, the write, COMMIT; and the admission between.
+    // BEGIN, the write and COMMIT, with the admission in between.
     for (way, expected) in [
         (Way::Bare, 3.0),
         (Way::AdmitFirst, 4.0),
@@ -111,8 +111,8 @@ async fn admission_is_one_round_trip_and_none_if_the_write_is_sent_along() {
             "{way:?}: {trips}"
         );
     }
-    // BEGIN, and a refusal that names the newest token; before it the rollback of the one before,
-    // which nobody waits for.
+    // BEGIN, and a refusal that names the newest token. Before it comes the rollback of the last transaction, which
+    // nobody waits for.
     let trips = round_trips(&mut client, Way::Stale).await;
     assert!((2.0..2.9).contains(&trips), "{trips}");
 }

@@ -1,4 +1,4 @@
-//! The server: what it keeps over a crash, and that no process of it outlives its test.
+//! The server: it keeps committed data over a crash, and none of its processes outlives the test.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use quorate::fence::postgres::admit;
 use super::{PATIENCE, admit_alone, connect, newest, stale, token};
 use crate::support::{Postgres, again};
 
-/// Nothing is left of a zombie's command line.
+/// The command line of a zombie is empty.
 fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
@@ -48,9 +48,9 @@ async fn starts_on_its_port_and_ends() {
     assert!(!dir.exists() && !pids.into_iter().any(is_alive));
 }
 
-/// The power does not really go: what only the kernel had would be found again too.
+/// The power is not really cut, so data that only the kernel had would be found again too.
 #[tokio::test]
-async fn what_was_committed_is_there_after_a_crash() {
+async fn committed_marks_survive_a_crash() {
     let server = Postgres::start_durable();
     assert_eq!(setting(&server, "fsync").await, "on");
     let mut client = connect(&server).await;

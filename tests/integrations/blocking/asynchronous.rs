@@ -1,4 +1,4 @@
-//! In async code a call is refused; where tokio lets a thread wait it works.
+//! In async code a call is refused. Where tokio lets a thread wait, it works.
 
 use std::{
     future::pending,
@@ -63,7 +63,8 @@ impl Things {
         }
     }
 
-    /// Every call is refused. What is asked for is held, so that a call that is not refused hangs, or it is free.
+    /// Checks that every call is refused. Each name is free, or it is held, so that a call that is not refused would
+    /// hang.
     fn are_refused(self) -> Masters {
         let (quorum, free, owner) = (&self.quorum, &self.free, &self.owner);
         is_refused("lock", self.held.lock());
@@ -109,7 +110,7 @@ impl Things {
         is_refused("lost of a watch", self.watch.lost());
         is_refused("release", self.released.release());
         is_refused("shutdown", quorum.shutdown());
-        // These do not wait.
+        // These calls do not wait.
         assert!(self.lease.is_valid() && quorum.health().voting == 3);
         free.validate().unwrap();
         self.rwlock.validate().unwrap();
@@ -119,7 +120,7 @@ impl Things {
         self.masters
     }
 
-    /// None of it did anything, but for the end of leases.
+    /// Checks that no call had an effect, except for the end of leases.
     fn were_not_touched(masters: &Masters) {
         for name in ["free", "reentrant", "semaphore", "one", "other"] {
             masters.is_untouched(name);
@@ -148,7 +149,7 @@ fn is_refused<T>(call: &str, answer: Result<T, Error>) {
     }
 }
 
-/// Runs it on a thread, and does not wait for ever. It tells when it is done.
+/// Runs it on a thread, and fails if it is not done within the patience. The closure reports when it is done.
 #[track_caller]
 fn within_the_patience(what: &str, does: impl FnOnce(Sender<()>) + Send + 'static) {
     let (tell, told) = channel();
@@ -157,7 +158,7 @@ fn within_the_patience(what: &str, does: impl FnOnce(Sender<()>) + Send + 'stati
     assert!(done.is_ok(), "{what}: it panicked or hangs: {done:?}");
 }
 
-/// The task is woken by timers and by other tasks, as ever.
+/// Checks that timers and other tasks still wake this task.
 async fn goes_on() {
     let (tell, told) = tokio::sync::oneshot::channel();
     let other = tokio::spawn(async move {
@@ -201,7 +202,7 @@ fn in_async_code_no_client_is_made_and_no_thread_started() {
     });
 }
 
-/// How much this task may still do before it has to let others run; 200 where that has no bound.
+/// The number of steps that this task may still make before it must let others run. 200 stands for no bound.
 fn budget() -> usize {
     let mut cx = Context::from_waker(Waker::noop());
     let mut steps = Vec::new();
@@ -211,13 +212,13 @@ fn budget() -> usize {
         steps.push(step);
     }
     let count = steps.len();
-    // Each puts back what was there before it.
+    // Each step restores the budget that it found.
     while steps.pop().is_some() {}
     count
 }
 
 #[test]
-fn a_refused_call_takes_nothing_from_what_its_task_may_do() {
+fn a_refused_call_uses_nothing_of_its_tasks_budget() {
     let quorum = Quorum::in_memory(3).unwrap();
     assert_eq!(budget(), 200);
     current_thread().block_on(async move {
@@ -239,7 +240,7 @@ fn a_refused_call_takes_nothing_from_what_its_task_may_do() {
     });
 }
 
-/// Every kind of call, where it may block.
+/// Makes every kind of call, where blocking is allowed.
 fn works() {
     let masters = Masters::new();
     let (quorum, other) = (masters.client(), masters.client());
@@ -265,7 +266,7 @@ fn works() {
     let limiter = quorum.rate_limiter("d", Quota::new(9, LONG));
     limiter.until_ready().unwrap();
     assert!(limiter.check().unwrap().is_allowed());
-    // It really waits here, for what another thread holds.
+    // This call really waits, for a lock that another thread holds.
     let held = other.mutex("a").ttl(TTL).lock().unwrap();
     let inspector = masters.client();
     let frees = thread::spawn(move || {
@@ -281,7 +282,7 @@ fn works() {
 }
 
 #[test]
-fn it_works_wherever_tokio_lets_a_thread_wait() {
+fn blocking_calls_work_wherever_tokio_lets_a_thread_wait() {
     for (what, place) in BLOCKING {
         within_the_patience(what, move |tell| {
             place(Box::new(works));
@@ -290,7 +291,7 @@ fn it_works_wherever_tokio_lets_a_thread_wait() {
     }
 }
 
-/// Is called when it is dropped, wherever that is.
+/// Calls the function when it is dropped, wherever that is.
 struct AtTheEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtTheEnd<F> {
@@ -299,15 +300,15 @@ impl<F: FnMut()> Drop for AtTheEnd<F> {
     }
 }
 
-/// Tokio does not count there what is done, and would panic.
+/// Tokio does not count the work of a task there, and would panic.
 #[test]
-fn a_call_within_what_a_runtime_drops_does_not_panic() {
+fn a_call_while_a_runtime_drops_its_tasks_does_not_panic() {
     for runtime in [current_thread, multi_thread] {
         within_the_patience("dropped with its runtime", move |tell| {
             let (things, runtime) = (Things::new(), runtime());
             let mutex = things.held.clone().wait_timeout(ms(50));
             let end = AtTheEnd(move || match mutex.lock() {
-                // The thread that drops a runtime of one thread may wait.
+                // The thread that drops a current-thread runtime may wait.
                 Err(Error::Held(_) | Error::Invalid(_)) => tell.send(()).unwrap(),
                 other => panic!("{other:?}"),
             });

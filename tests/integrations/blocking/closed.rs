@@ -1,4 +1,4 @@
-//! After a shutdown, and while it is waited for.
+//! Calls after a shutdown, and calls that wait during one.
 
 use std::sync::mpsc::channel;
 
@@ -66,7 +66,7 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     is_closed("bootstrap", clone.bootstrap());
     is_closed("bootstrap_forced", clone.bootstrap_forced());
     is_closed("raise_terms", clone.raise_terms());
-    // What it still held is lost.
+    // Leases that it still held are lost.
     assert_eq!(watch.lost().unwrap(), LossReason::NodesLost);
     let [downgraded, extended] = [writer.downgrade(), lease.extend()];
     let released = [lease, permit, writer, set].map(Lease::release);
@@ -77,7 +77,7 @@ fn after_a_shutdown_every_call_answers_that_it_is_closed() {
     clone.shutdown().unwrap();
 }
 
-/// What a thread waits for.
+/// A call on which a thread waits.
 type Wait = Box<dyn FnOnce(&Quorum) -> Result<(), Error> + Send>;
 
 #[test]
@@ -94,7 +94,7 @@ fn threads_that_wait_are_told_of_a_shutdown() {
     let limiter = |of: &Quorum| -> RateLimiter { of.rate_limiter("d", Quota::new(1, LONG)) };
     limiter(&holder).until_ready().unwrap();
     let unborn = [(); 3].map(|()| MemoryNode::new());
-    // They do not vote: they have restarted.
+    // These masters do not vote, because they have restarted.
     unborn.iter().for_each(MemoryNode::restart_empty);
     let unborn = builder().nodes(&unborn).connect().unwrap();
     let waits: Vec<(&str, Wait)> = vec![
@@ -155,7 +155,7 @@ fn threads_that_wait_are_told_of_a_shutdown() {
             && line("b").line().len() == 1
             && line("c").waiting_for_slots() == 1
     });
-    // The others cannot be seen to wait.
+    // For the other calls it cannot be seen that they wait.
     thread::sleep(ms(300));
     assert!(told.try_recv().is_err(), "all of them wait");
     assert!(client.shutdown().unwrap().is_empty());
@@ -167,7 +167,7 @@ fn threads_that_wait_are_told_of_a_shutdown() {
     until("they left the lines", || {
         holder.inspect("a").unwrap().line().is_empty()
     });
-    // A writer that waits no more keeps no reader out.
+    // A writer that has stopped waiting keeps no reader out.
     let beside = holder.rwlock("f").ttl(TTL).wait_timeout(PATIENCE).read();
     drop((beside.unwrap(), held));
 }
@@ -228,7 +228,7 @@ fn a_process_that_ends_with_a_shutdown_leaves_nothing_behind() {
         dropped.join().unwrap();
         assert!(client.shutdown().unwrap().is_empty());
         println!("all is released");
-        // As `main` does when it returns: no thread is waited for.
+        // Returning from `main` does the same: it waits for no thread.
         std::process::exit(0);
     }
     let (fleet, client) = servers();

@@ -23,7 +23,7 @@ fn connect(agent: &Agent) -> Consul {
     Consul::connect(agent.url()).unwrap()
 }
 
-/// Neither a key nor a session, before the end of any TTL (of 10 s, which Consul doubles).
+/// Checks that no key and no session is left. This is before the end of any TTL (10 s, which Consul doubles).
 #[track_caller]
 fn nothing_is_left(agent: &Agent) {
     let end = Instant::now() + ms(9_000);
@@ -81,7 +81,7 @@ fn threads_exclude_each_other_through_consul() {
 #[test]
 fn every_call_of_consul_works_on_a_thread_without_a_runtime() {
     let test = "consul::every_call_of_consul_works_on_a_thread_without_a_runtime";
-    // In a process of its own: what panics in the background is found in what it says.
+    // The test runs in a process of its own. A panic in the background is found in the output of that process.
     alone(test, || {
         let agent = Agent::start();
         let consul = connect(&agent);
@@ -117,7 +117,7 @@ fn every_call_of_consul_works_on_a_thread_without_a_runtime() {
         assert!(!waits.is_finished());
         drop(waited_for);
         drop(waits.join().unwrap().unwrap());
-        // In async code they are refused, and a lease may be dropped.
+        // In async code calls are refused, but a lease may be dropped.
         for runtime in [current_thread, multi_thread] {
             let lease = mutex.clone().wait_timeout(PATIENCE).lock().unwrap();
             runtime().block_on(async {
@@ -136,7 +136,7 @@ fn every_call_of_consul_works_on_a_thread_without_a_runtime() {
             });
         }
         mutex.clone().wait_timeout(PATIENCE).run(drop).unwrap();
-        // Those who wait are told of the end.
+        // Waiting threads learn of the end.
         let held = connect(&agent);
         let held = held.mutex("a").wait_timeout(PATIENCE).lock().unwrap();
         let waits = thread::spawn(move || mutex.lock());
@@ -157,7 +157,7 @@ fn a_loss_in_consul_is_told() {
     let told = |lease: &Lease, of: Consul| {
         let (tell, told) = channel();
         lease.on_lost(move |reason| {
-            // It may block there.
+            // The callback may block.
             of.mutex("another").run(drop).unwrap();
             tell.send(reason).unwrap();
         });
@@ -205,10 +205,10 @@ fn without_a_shutdown_the_sessions_are_destroyed_at_the_end() {
         drop(permits);
         lease.release().unwrap();
         until("the thread ends", || threads_called("quorate") == 0);
-        // By now, and not later.
+        // The sessions are gone by now, not only later.
         assert_eq!(agent.sessions().len(), 0);
         assert!(agent.pairs("").is_empty());
-        // One that cannot be reached leaves no thread.
+        // A client that cannot reach its agent leaves no thread.
         agent.kill9();
         Consul::connect(agent.url()).unwrap_err();
         until("the thread ends", || threads_called("quorate") == 0);

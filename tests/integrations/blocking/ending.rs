@@ -1,4 +1,4 @@
-//! The end without a shutdown: the thread goes with the last handle and the last lease, and releases before.
+//! The end without a shutdown: the thread ends with the last handle and the last lease, and releases before that.
 
 use std::{
     cell::RefCell,
@@ -38,7 +38,7 @@ fn the_thread_ends_with_the_last_handle_and_the_last_lease() {
         there_is_one_thread();
         drop((client, clone));
         the_thread_ends();
-        // A handle keeps it, and so does a lease.
+        // A handle keeps the thread alive, and so does a lease.
         let mutex = masters.client().mutex("a").ttl(TTL);
         let lease = mutex.lock().unwrap();
         drop(mutex);
@@ -46,13 +46,13 @@ fn the_thread_ends_with_the_last_handle_and_the_last_lease() {
         there_is_one_thread();
         drop(lease);
         the_thread_ends();
-        // By now, and not later, it was released.
+        // The lock was released by now, not only later.
         let other = masters.client();
         let next = other.mutex("a").try_lock().unwrap();
         assert!(next.is_some(), "{}", other.inspect("a").unwrap());
         drop((other, next));
         the_thread_ends();
-        // Panics, async code and other threads end it as well.
+        // A panic, async code and other threads end it as well.
         let with_lease = || {
             let client = masters.client();
             let lease = client.mutex("a").ttl(TTL).wait_timeout(PATIENCE).lock();
@@ -86,7 +86,7 @@ thread_local! {
     static KEPT: RefCell<Option<(Lease, Quorum)>> = const { RefCell::new(None) };
 }
 
-/// What a thread keeps is dropped when little of the thread is left: before or after what tokio keeps of it.
+/// A lease in a thread-local is dropped when little of the thread is left, before or after tokio's own thread-locals.
 #[test]
 fn a_lease_that_a_thread_keeps_ends_with_that_thread() {
     let test = "ending::a_lease_that_a_thread_keeps_ends_with_that_thread";
@@ -116,13 +116,13 @@ fn a_callback_may_have_the_last_handle() {
     alone("ending::a_callback_may_have_the_last_handle", || {
         let masters = Masters::new();
         the_thread_ends();
-        // It is never called, and is dropped by the very thread that ends with it.
+        // The callback is never called. It is dropped by the thread that ends with it.
         let client = masters.client();
         let lease = client.mutex("a").ttl(TTL).lock().unwrap();
         lease.on_lost(move |_| drop(client));
         lease.release().unwrap();
         the_thread_ends();
-        // It is called, and drops it.
+        // The callback is called, and drops the client.
         let client = masters.client();
         let renewal = Renewal::auto().max_hold(ms(400));
         let lease = client
@@ -140,7 +140,7 @@ fn a_callback_may_have_the_last_handle() {
         drop(lease);
         the_thread_ends();
         assert!(masters.client().mutex("b").try_lock().unwrap().is_some());
-        // It has the lease itself.
+        // The callback has the lease itself.
         let client = masters.client();
         let lease = client
             .mutex("c")

@@ -1,4 +1,4 @@
-//! `on_lost`: who holds is told, on a thread where that may block.
+//! `on_lost`: a holder is told of a loss on a thread that may block.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
@@ -10,7 +10,7 @@ use quorate::{
 
 use super::*;
 
-/// Whether and why this lease is lost. It has gone when the callback was dropped.
+/// Receives the reason if this lease is lost. It is disconnected when the callback was dropped.
 fn told(lease: &Lease) -> Receiver<LossReason> {
     let (tell, told) = channel();
     lease.on_lost(move |reason| tell.send(reason).unwrap());
@@ -31,7 +31,7 @@ fn is_never_told(told: &Receiver<LossReason>) {
 }
 
 #[test]
-fn it_tells_of_an_eviction_and_of_servers_that_died() {
+fn on_lost_reports_an_eviction_and_dead_servers() {
     let (fleet, client) = servers();
     let other = builder().nodes(fleet.urls()).connect().unwrap();
     let lock = |name: &str| client.mutex(name).ttl(SHORT).lock().unwrap();
@@ -55,7 +55,7 @@ fn it_tells_of_an_eviction_and_of_servers_that_died() {
 }
 
 #[test]
-fn it_tells_of_the_end_of_max_hold_and_of_a_missing_heartbeat() {
+fn on_lost_reports_max_hold_and_a_missing_heartbeat() {
     let masters = Masters::new();
     let client = masters.client();
     let bounds = [
@@ -67,14 +67,14 @@ fn it_tells_of_the_end_of_max_hold_and_of_a_missing_heartbeat() {
         let lease = mutex.lock().unwrap();
         is_told(&told(&lease), reason);
         assert_eq!(lease.lost().unwrap(), reason);
-        // Whoever asks too late is told at once.
+        // A callback that is registered too late is called at once.
         is_told(&told(&lease), reason);
         assert!(!lease.is_valid());
     }
 }
 
 #[test]
-fn it_says_nothing_when_the_holder_gives_it_up() {
+fn on_lost_is_silent_when_the_holder_gives_the_lease_up() {
     let masters = Masters::new();
     let client = masters.client();
     let ends: [fn(Lease); 4] = [
@@ -89,7 +89,7 @@ fn it_says_nothing_when_the_holder_gives_it_up() {
         end(lease);
         told.iter().for_each(is_never_told);
     }
-    // A share of a lock is over for its own callback only.
+    // A share of a reentrant lock is over only for its own callback.
     let (mutex, owner) = (client.reentrant_mutex("shared"), quorate::Owner::new());
     let shares = [mutex.lock(&owner).unwrap(), mutex.lock(&owner).unwrap()];
     let both = shares.each_ref().map(told);
@@ -101,7 +101,7 @@ fn it_says_nothing_when_the_holder_gives_it_up() {
     is_told(&both[1], Evicted);
 }
 
-/// A lease that is lost soon.
+/// A lease that will be lost soon.
 fn short_lived(client: &Quorum) -> Lease {
     let renewal = Renewal::auto().max_hold(ms(400));
     let mutex = client.mutex("short").ttl(SHORT).renewal(renewal);
@@ -121,7 +121,7 @@ fn a_callback_may_block_and_call_anything() {
         assert_eq!(thread::current().name(), Some("quorate-aside"));
         within.mutex("free").run(drop).unwrap();
         tell.send(reason).unwrap();
-        // What it waits for is released by another thread, while it holds what keeps the lock alive.
+        // Another thread releases the lock that this waits for. That thread holds what keeps the lock alive.
         let lease = within.mutex("held").wait_timeout(PATIENCE).lock();
         let lease = lease.unwrap();
         let once_more = short_lived(&within);
@@ -155,7 +155,7 @@ fn a_callback_that_panics_or_never_ends_harms_nobody() {
 }
 
 #[test]
-fn whoever_is_left_behind_by_a_shutdown_is_told() {
+fn on_lost_reports_a_lease_left_behind_by_a_shutdown() {
     let masters = Masters::new();
     let client = builder().nodes(&masters.0).shutdown_timeout(ms(200));
     let client = client.connect().unwrap();
@@ -166,7 +166,7 @@ fn whoever_is_left_behind_by_a_shutdown_is_told() {
     assert_eq!(lease.lost().unwrap(), NodesLost);
 }
 
-/// The client ends as soon as the loss is seen: it is told all the same.
+/// The client ends as soon as the loss is seen. The callback is called all the same.
 #[test]
 fn a_loss_is_told_at_the_end_too() {
     const CLIENTS: usize = 16;

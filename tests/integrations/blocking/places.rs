@@ -19,10 +19,10 @@ pub(super) fn current_thread() -> Runtime {
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Where a task may be: it runs it to its end.
+/// A place where a task may run. It runs the task to its end.
 type Place = (&'static str, fn(Task));
 
-/// In async code.
+/// The places in async code.
 pub(super) const ASYNC: [Place; 9] = [
     ("tokio::main", |task| {
         #[tokio::main]
@@ -76,13 +76,13 @@ pub(super) const ASYNC: [Place; 9] = [
     }),
 ];
 
-/// What may block.
+/// A closure that may block.
 type Act = Box<dyn FnOnce() + Send>;
 
-/// Where it may.
+/// A place where it may block.
 type Thread = (&'static str, fn(Act));
 
-/// Where tokio lets a thread wait.
+/// The places where tokio lets a thread wait.
 pub(super) const BLOCKING: [Thread; 9] = [
     ("spawn_blocking", |act| {
         multi_thread().block_on(async { spawn_blocking(act).await.unwrap() });

@@ -1,4 +1,4 @@
-//! `run`: the work on the calling thread.
+//! `run`: the work runs on the calling thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use quorate::{Error, LossReason, Owner, Quota, Renewal};
 use super::*;
 
 #[test]
-fn what_the_work_returns_is_passed_through() {
+fn run_returns_the_result_of_the_work() {
     let masters = Masters::new();
     let client = masters.client();
     let (mutex, semaphore) = (client.mutex("a"), client.semaphore("a", 1));
@@ -17,7 +17,7 @@ fn what_the_work_returns_is_passed_through() {
         thread::current().id()
     });
     assert_eq!(on.unwrap(), here);
-    // It may borrow, and what it returns need not be `Send`.
+    // The work may borrow, and its result need not be `Send`.
     let mut list = vec![1];
     let returned = semaphore.run(|_| {
         list.push(2);
@@ -29,7 +29,7 @@ fn what_the_work_returns_is_passed_through() {
     let limiter = client.rate_limiter("a", Quota::new(2, LONG));
     assert_eq!(limiter.run(|| list.pop()).unwrap(), Some(2));
     assert_eq!(limiter.check_n(0).unwrap().remaining(), 1);
-    // All is released when it returns.
+    // Everything is released when it returns.
     assert_eq!(mutex.try_run(|_| 5).unwrap(), Some(5));
     assert_eq!(semaphore.try_run(|_| 6).unwrap(), Some(6));
     let held = (mutex.lock().unwrap(), semaphore.acquire().unwrap());
@@ -67,7 +67,7 @@ fn work_that_lost_its_lease_is_lost() {
     let owner = Owner::new();
     let work = reentrant.run(&owner, |_| thread::sleep(ms(500)));
     is_lost(work, LossReason::MaxHold);
-    // The next one is another's.
+    // Another caller can lock next.
     mutex.run(drop).unwrap();
 }
 
@@ -110,7 +110,7 @@ fn a_read_write_lock_and_several_names_run_work_too() {
     assert_eq!(lock.run_read(on).unwrap(), ("a".to_owned(), here));
     assert_eq!(lock.run_write(on).unwrap(), ("a".to_owned(), here));
     assert_eq!(all.run(on).unwrap(), ("a, b".to_owned(), here));
-    // Readers are beside each other, and a writer is not.
+    // Readers run beside each other, and a writer does not.
     assert!(lock.try_run_write(on).unwrap().is_some());
     let beside = lock.run_read(|outer| {
         assert!(lock.try_write().unwrap().is_none());
@@ -131,7 +131,7 @@ fn a_read_write_lock_and_several_names_run_work_too() {
         assert!(matches!(within, Err(Error::Held(_))), "{within:?}");
     }
     assert!(all.run(|_| all.try_run(drop).unwrap()).unwrap().is_none());
-    // Work that panics releases, and work that lost its lease is lost.
+    // Work that panics releases its lock, and work that lost its lease returns the loss.
     let panics = |work: &dyn Fn()| {
         let panicked = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
         assert_eq!(*panicked.downcast::<&str>().unwrap(), "as a test wants it");
@@ -170,7 +170,7 @@ fn a_writer_becomes_a_reader() {
 }
 
 #[test]
-fn one_run_within_another() {
+fn runs_can_be_nested() {
     let masters = Masters::new();
     let client = masters.client();
     let (outer, inner) = (client.mutex("a"), client.mutex("b"));
@@ -187,7 +187,7 @@ fn one_run_within_another() {
         })
     });
     assert!(deepest.unwrap().unwrap().unwrap().unwrap());
-    // It does not know who asks; a reentrant one does.
+    // A mutex does not know who asks, but a reentrant mutex does.
     let within = outer.run(|_| outer.try_run(|_| panic!("it runs")));
     assert!(within.unwrap().unwrap().is_none());
     let (reentrant, owner) = (client.reentrant_mutex("a"), Owner::new());

@@ -1,4 +1,4 @@
-//! Many threads of several clients on real servers, and witnesses outside.
+//! Many threads of several clients on real servers, with witnesses outside of the library.
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ use super::*;
 const CLIENTS: usize = 4;
 const THREADS: usize = 64;
 
-/// So many clients, each with a thread of its own.
+/// Connects the clients, each of which has a thread of its own.
 fn clients(fleet: &Fleet) -> Vec<Quorum> {
     let connect = |_| builder().nodes(fleet.urls()).connect().unwrap();
     (0..CLIENTS).map(connect).collect()
 }
 
-/// Each thread with its client and its number.
+/// Runs 64 threads, each with its client and its number.
 fn sixty_four(clients: &[Quorum], work: impl Fn(&Quorum, usize) + Sync) {
     thread::scope(|scope| {
         for i in 0..THREADS {
@@ -37,7 +37,7 @@ fn sixty_four(clients: &[Quorum], work: impl Fn(&Quorum, usize) + Sync) {
     });
 }
 
-/// Reads, waits and writes: who does not do it alone loses what another counted.
+/// Reads, waits and writes. Two threads that did this at once would lose a count.
 fn count_one(counter: &Path) {
     let count: usize = fs::read_to_string(counter).unwrap().parse().unwrap();
     thread::sleep(Duration::from_micros(200));
@@ -156,7 +156,7 @@ fn sets_that_overlap_exclude_each_other_and_all_get_in() {
     }
     thread::scope(|scope| {
         for i in 0..9 {
-            // Each pair, in both orders; and single ones.
+            // Each pair in both orders, and single names.
             let (one, other) = (names[i % 3], names[(i + 1 + i / 3) % 3]);
             let (client, counter) = (&clients[i % CLIENTS], &counter);
             scope.spawn(move || {
@@ -175,7 +175,7 @@ fn sets_that_overlap_exclude_each_other_and_all_get_in() {
     });
     for name in names {
         let count = fs::read_to_string(counter(name)).unwrap();
-        // Two pairs in each order have it, and one on its own.
+        // Each name is in two pairs, in each order, and once on its own.
         assert_eq!(count, (5 * ROUNDS).to_string(), "{name}");
     }
     for client in clients {
@@ -217,7 +217,7 @@ fn a_rate_limit_holds_in_any_interval() {
     let (used, denied) = (Mutex::new(Vec::new()), AtomicBool::new(false));
     let end = Instant::now() + period * 5 / 2;
     sixty_four(&clients, |client, i| {
-        // As long as it may be: a thread that is put off between its turn and the stamp stamps too late.
+        // The grace is as long as allowed. A thread that is delayed between its turn and the stamp stamps too late.
         let limiter = client
             .rate_limiter("supplier", Quota::new(LIMIT, period))
             .grace(period / 10);
@@ -255,7 +255,7 @@ fn a_reentrant_mutex_lets_its_owner_in_from_any_thread_and_nobody_else() {
         let (mutex, owner) = (client.reentrant_mutex("account:7").ttl(TTL), Owner::new());
         let outer = mutex.lock(&owner).unwrap();
         assert!(mutex.try_lock(&Owner::new()).unwrap().is_none());
-        // The owner goes along into another thread.
+        // The owner moves into another thread.
         thread::scope(|scope| {
             let inner = scope.spawn(|| {
                 let within = mutex.try_run(&owner, |watch| {
@@ -319,7 +319,7 @@ fn everything_may_go_to_other_threads() {
     may::<blocking::consul::Consul>();
     may::<blocking::consul::Mutex>();
     may::<blocking::consul::Semaphore>();
-    // A lease taken by one thread is released by another.
+    // A lease that one thread took is released by another.
     let masters = Masters::new();
     let client = masters.client();
     let lease = client.mutex("a").ttl(TTL).lock().unwrap();

@@ -1,4 +1,4 @@
-//! Whose limit a request needs, and how much of it: both said by headers.
+//! The key and the cost of a request: headers give both.
 
 use axum::{extract::Request, routing::get};
 use quorate::{
@@ -24,7 +24,7 @@ fn cost(request: &Request) -> u32 {
     cost.map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-/// One instance, and who asks it.
+/// One instance, and a client of it.
 struct Desk {
     app: App,
     client: Client,
@@ -39,7 +39,7 @@ impl Desk {
     }
 }
 
-/// What cannot be had ever is the client's mistake; the text names the bound, and not the key.
+/// Checks that a demand that can never be met is the client's mistake. The text names the bound, but not the key.
 #[track_caller]
 fn is_a_mistake(answer: Answer, bound: &str) {
     let answer = answer.is(400);
@@ -50,7 +50,7 @@ fn is_a_mistake(answer: Answer, bound: &str) {
 
 // ---- units ----------------------------------------------------------------------------------
 
-/// Six in ten seconds for each customer.
+/// Six units in ten seconds for each customer.
 async fn units(fleet: &Fleet, witness: &Witness) -> Desk {
     let witness = witness.clone();
     let handler = async move || drop(witness.enter());
@@ -89,19 +89,19 @@ async fn a_request_uses_as_many_units_as_it_costs() {
     assert_eq!(denied.number("ratelimit-remaining"), 2);
     desk.ask("ada", 2).await.is(200);
     desk.ask("ada", 1).await.is_denied_of(6, 10);
-    // All of it at once is no mistake.
+    // A demand for the whole limit at once is allowed.
     desk.ask("grace", 6).await.is(200);
     assert_eq!(witness.served(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_costs_no_unit_always_passes() {
+async fn a_request_that_costs_no_unit_always_passes() {
     let (fleet, witness) = (masters().await, Witness::default());
     let desk = units(&fleet, &witness).await;
     desk.ask("ada", 6).await.is(200);
     desk.ask("ada", 1).await.is_denied_of(6, 10);
     desk.ask("ada", 0).await.is(200);
-    // Nobody is asked: neither about the key nor about anything.
+    // No master is asked, neither about the key nor about anything in addition.
     desk.ask(&"k".repeat(600), 0).await.is(200);
     fleet.iter().for_each(crate::support::Server::kill9);
     desk.ask("grace", 0).await.is(200);
@@ -112,20 +112,20 @@ async fn what_costs_no_unit_always_passes() {
 async fn a_cost_above_the_limit_and_too_long_a_key_are_mistakes() {
     let (fleet, witness) = (masters().await, Witness::default());
     let desk = units(&fleet, &witness).await;
-    is_a_mistake(desk.ask("ada", 7).await, "at most 6");
-    is_a_mistake(desk.ask("ada", u32::MAX).await, "at most 6");
+    is_a_mistake(desk.ask("ada", 7).await, "can take (6 of 6 ");
+    is_a_mistake(desk.ask("ada", u32::MAX).await, "can take (6 of 6 ");
     is_a_mistake(desk.ask(&"k".repeat(513), 1).await, "at most 512");
     assert_eq!(witness.served(), 0);
     // No unit was used.
     desk.ask("ada", 6).await.is(200);
-    // Together with the name of the limit, "3:api:", it has 512 bytes.
+    // Together with the name of the limit, "3:api:", this key has 512 bytes.
     desk.ask(&"k".repeat(506), 1).await.is(200);
     is_a_mistake(desk.ask(&"k".repeat(507), 1).await, "at most 512");
 }
 
 // ---- permits --------------------------------------------------------------------------------
 
-/// Three at a time for each customer; the handlers stay until they are told.
+/// Three permits at a time for each customer. The handlers stay until they are told to end.
 async fn permits(fleet: &Fleet, witness: &Witness) -> (Desk, watch::Sender<bool>) {
     let (witness, (go, told)) = (witness.clone(), watch::channel(false));
     let handler = async move || {
@@ -163,7 +163,7 @@ async fn each_customer_has_all_the_permits_and_holds_as_many_as_it_costs() {
         served.await.unwrap().is(200);
     }
     assert_eq!((witness.served(), witness.most()), (4, 4));
-    // All permits of one cost are given back, and what was denied kept none.
+    // All permits of a request are released, and a denied request kept none.
     let semaphore = quorum(&fleet).await.semaphore("exports", 3);
     for customer in ["ada", "grace", ""] {
         let keyed = semaphore.keyed(customer);
@@ -177,7 +177,7 @@ async fn each_customer_has_all_the_permits_and_holds_as_many_as_it_costs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_that_can_never_be_had_are_mistakes_and_none_are_always_had() {
+async fn impossible_permit_counts_are_mistakes_and_zero_always_passes() {
     let (fleet, witness) = (masters().await, Witness::default());
     let (desk, go) = permits(&fleet, &witness).await;
     go.send(true).unwrap();
@@ -190,9 +190,9 @@ async fn permits_that_can_never_be_had_are_mistakes_and_none_are_always_had() {
     desk.ask("ada", 0).await.is(200);
 }
 
-/// What one request gave back the next one has, also where it is several.
+/// The next request gets the permits that the last one released, also if there are several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_after_the_other_has_all_permits() {
+async fn requests_in_turn_each_get_all_permits() {
     let (fleet, witness) = (masters().await, Witness::default());
     let (desk, go) = permits(&fleet, &witness).await;
     go.send(true).unwrap();
@@ -202,7 +202,7 @@ async fn one_after_the_other_has_all_permits() {
     }
 }
 
-/// Of many who ask for several and hang up at any time, none keeps a permit.
+/// Many clients ask for several permits and hang up at any time. None of them keeps a permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_crowd_that_hangs_up_no_permit_is_lost() {
     let (fleet, witness) = (masters().await, Witness::default());
@@ -210,7 +210,7 @@ async fn in_a_crowd_that_hangs_up_no_permit_is_lost() {
     for _ in 0..2 {
         let witness = witness.clone();
         let handler = async move |request: Request| {
-            // As many as it costs.
+            // One witness for each permit of the request.
             let _inside: Vec<_> = (0..cost(&request)).map(|_| witness.enter()).collect();
             tokio::time::sleep(ms(5)).await;
         };
@@ -258,6 +258,6 @@ async fn in_a_crowd_that_hangs_up_no_permit_is_lost() {
     .await;
     let left = fleet.leftover_locks_after(PATIENCE, "quorate");
     assert!(left.is_empty(), "{left:?}");
-    // All of them together, once more.
+    // All permits can be taken together once more.
     desks[0].ask("", 3).await.is(200);
 }

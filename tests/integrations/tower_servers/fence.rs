@@ -11,7 +11,7 @@ use super::*;
 
 const TOKEN: &str = "fencing-token";
 
-/// What was written last, and how often.
+/// The last body that was written, and the number of writes.
 type Store = Arc<Mutex<(Bytes, usize)>>;
 
 async fn write(State(store): State<Store>, method: Method, body: Bytes) -> Bytes {
@@ -22,7 +22,7 @@ async fn write(State(store): State<Store>, method: Method, body: Bytes) -> Bytes
     store.0.clone()
 }
 
-/// Any path is written to.
+/// A service that can be written to at any path.
 fn invoices() -> (Router, Store) {
     let store = Store::default();
     let router = Router::new()
@@ -31,7 +31,7 @@ fn invoices() -> (Router, Store) {
     (router, store)
 }
 
-/// Tokens of one lock after the other.
+/// The tokens of several locks, one after the other.
 async fn tokens<const N: usize>(name: &str) -> [String; N] {
     let fleet = masters().await;
     let mutex = quorum(&fleet).await.mutex(name);
@@ -44,7 +44,7 @@ async fn tokens<const N: usize>(name: &str) -> [String; N] {
     tokens.try_into().unwrap()
 }
 
-/// One service, and who writes there.
+/// One service, and a client that writes to it.
 struct Desk {
     app: App,
     client: Client,
@@ -96,18 +96,18 @@ async fn a_stale_holder_does_not_write() {
         is_stale(desk.ask(method, "/invoices/42", &first).await);
     }
     assert_eq!(written(), 3);
-    // Who reads with a token is the newest too.
+    // A read with a token makes it the newest token too.
     desk.ask(Method::GET, "/invoices/42", &third).await.is(200);
     is_stale(desk.put("/invoices/42", &second).await);
-    // What is asked for does not belong to the path.
+    // The query does not belong to the path.
     is_stale(desk.put("/invoices/42?again", &second).await);
-    // Another one is another resource.
+    // Another path is another resource.
     desk.put("/invoices/43", &first).await.is(200);
     assert_eq!(written(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_no_token_may_only_read() {
+async fn a_request_without_a_token_may_only_read() {
     let [token] = tokens("invoice:42").await;
     let (router, store) = invoices();
     let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
@@ -123,7 +123,7 @@ async fn who_has_no_token_may_only_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_token_writes_nothing_and_moves_nothing() {
+async fn an_invalid_token_writes_nothing_and_changes_no_mark() {
     let [first, second] = tokens("invoice:42").await;
     let (router, store) = invoices();
     let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
@@ -138,7 +138,7 @@ async fn what_is_no_token_writes_nothing_and_moves_nothing() {
         "18446744073709551616", // 2^64
         "99999999999999999999999999999999999999999",
         &two,
-        "\u{661}\u{662}", // digits, of another script
+        "\u{661}\u{662}", // digits of another script
     ];
     for method in [Method::PUT, Method::GET] {
         for rubbish in rubbish {
@@ -158,15 +158,15 @@ async fn what_is_no_token_writes_nothing_and_moves_nothing() {
         }
     }
     assert_eq!(store.lock().unwrap().1, 0);
-    // The newest of two was not taken to be there.
+    // The newer of two headers was not taken as the token.
     desk.put("/invoices/42", &first).await.is(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_spellings_of_a_path_are_one_resource_if_somebody_says_so() {
+async fn two_spellings_of_a_path_are_one_resource_if_configured() {
     let [first, second] = tokens("invoice:42").await;
     let spellings = ["/invoices/42", "/invoices/042", "/invoices/+42"];
-    // By default they are not.
+    // By default they are different resources.
     let (router, _) = invoices();
     let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()))).await;
     desk.put(spellings[0], &second).await.is(200);
@@ -198,14 +198,14 @@ async fn a_token_may_stand_elsewhere() {
     let desk = Desk::open(router.layer(FenceLayer::new(Gate::new()).token(of_query))).await;
     let path = |token: &str| format!("/invoices/42?token={token}");
     desk.put(&path(&second), "").await.is(200);
-    // The header is not looked at any more.
+    // The header is not used any more.
     is_stale(desk.put(&path(&first), &second).await);
     desk.put(&path(&second), &first).await.is(200);
     desk.put("/invoices/42", &second).await.is(428);
     assert_eq!(store.lock().unwrap().1, 2);
 }
 
-/// Two services of one process that write to the same store.
+/// Two services of one process write to the same store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_can_be_shared() {
     let [first, second] = tokens("invoice:42").await;
@@ -218,16 +218,16 @@ async fn a_gate_can_be_shared() {
     assert_eq!(store.lock().unwrap().1, 1);
 }
 
-/// Old and new holders at once, over both of two services.
+/// Old and new holders write at once, through both of two services.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_nobody_writes_after_a_newer_one_was_answered() {
+async fn no_request_writes_after_a_newer_token_was_answered() {
     const REQUESTS: usize = 200;
     let mut tokens: Vec<String> = tokens::<20>("invoice:42").await.into();
     let gate = Arc::new(Gate::new());
     let (router, store) = invoices();
     let layered = || router.clone().layer(FenceLayer::new(Arc::clone(&gate)));
     let desks = [Desk::open(layered()).await, Desk::open(layered()).await];
-    // From the first to the last, so that both the new and the old are admitted in between.
+    // The tokens go from the first to the last, so that new and old ones are admitted in between.
     let turns = (0..REQUESTS).map(async |n| {
         tokio::time::sleep(ms(n as u64 + rand::random_range(0..20))).await;
         let nth = n * tokens.len() / REQUESTS;
@@ -262,7 +262,7 @@ async fn of_many_at_once_nobody_writes_after_a_newer_one_was_answered() {
     }
     println!("{} written, {stale} pairs", store.lock().unwrap().1);
     assert!(stale > 0);
-    // What is left of them all: the newest.
+    // After all of them the newest token is in force.
     let newest = tokens.pop().unwrap();
     desks[0].put("/invoices/42", &newest).await.is(200);
     is_stale(desks[1].put("/invoices/42", &tokens[0]).await);

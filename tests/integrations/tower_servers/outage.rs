@@ -9,7 +9,7 @@ use quorate::{
 
 use super::*;
 
-/// Restarted masters come back after 3 s.
+/// With these settings, restarted masters vote again after 3 s.
 fn hasty(urls: &[String]) -> Builder {
     builder(urls)
         .max_ttl(Duration::from_secs(2))
@@ -31,7 +31,7 @@ async fn are_up(quorum: &Quorum, n: usize) {
     .await;
 }
 
-/// Units, by each choice for an outage.
+/// A service with units, for each choice about an outage.
 async fn limited(quorum: &Quorum, quota: Quota, outage: Outage, witness: &Witness) -> App {
     let witness = witness.clone();
     let handler = async move || drop(witness.enter());
@@ -41,7 +41,7 @@ async fn limited(quorum: &Quorum, quota: Quota, outage: Outage, witness: &Witnes
     App::serve(Router::new().route("/", get(handler)).layer(layer)).await
 }
 
-/// A permit, and a handler that sleeps for a minute.
+/// A service with a permit, and a handler that sleeps for a minute.
 async fn held(semaphore: Semaphore, wait: Duration, witness: &Witness) -> App {
     let witness = witness.clone();
     let handler = async move || {
@@ -58,7 +58,7 @@ async fn held(semaphore: Semaphore, wait: Duration, witness: &Witness) -> App {
 #[track_caller]
 fn is_unavailable(answer: &Answer) {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
-    // Neither a name nor an address.
+    // The text contains neither a name nor an address.
     assert!(!answer.text.contains("exports"), "{answer:?}");
     assert!(!answer.text.contains("127.0.0.1"), "{answer:?}");
 }
@@ -74,15 +74,15 @@ fn is_an_outage(answer: &Answer) {
 
 // ---- units ----------------------------------------------------------------------------------
 
-/// No outage, so all three choices come to the same; a round trip is longer than the longest grace.
+/// This is not an outage, so all three choices have the same result. A round trip is longer than the longest grace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_answered_later_than_the_grace_is_unavailable() {
+async fn answers_later_than_the_grace_make_a_request_unavailable() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let word = quorum(&fleet).await.fleet().to_owned();
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     for outage in [Outage::Error, Outage::Deny, Outage::Allow] {
-        // Each has just connected, and has not measured yet how far away they are.
+        // Each client has just connected, and has not yet measured how far away the masters are.
         proxies.iter().for_each(|proxy| proxy.delay(ms(0)));
         let quorum = connect(builder(&urls).fleet(&word)).await;
         // The longest grace of a limit per second is 100 ms.
@@ -96,7 +96,7 @@ async fn who_is_answered_later_than_the_grace_is_unavailable() {
     assert_eq!(witness.served(), 0);
 }
 
-/// 30 in ten seconds are shared out: each master gives a third. Two in a second need a majority.
+/// A limit of 30 in ten seconds is shared out: each master gives a third. A limit of two in a second needs a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_an_outage_a_rate_limit_does_as_it_was_told() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
@@ -123,7 +123,7 @@ async fn in_an_outage_a_rate_limit_does_as_it_was_told() {
     fleet[0].kill9();
     fleet[1].kill9();
     are_up(&quorum, 1).await;
-    // One is left, and gives what it has: of 30 ten, of which some may be used already.
+    // One master is left and gives its share: ten of 30, some of which may already be used.
     let mut served = 0;
     let (_, many, _) = &apps[0];
     let denied = loop {
@@ -199,9 +199,9 @@ async fn after_an_outage_requests_are_served_again() {
     }
 }
 
-/// With `Outage::Deny` who may wait waits through it.
+/// With `Outage::Deny`, a request that may wait waits until the outage is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_wait_is_served_after_the_outage() {
+async fn a_request_that_may_wait_is_served_after_the_outage() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let limiter = quorum(&fleet)
         .await
@@ -216,7 +216,7 @@ async fn who_may_wait_is_served_after_the_outage() {
     let apps = [App::serve(Router::new().route("/", get(handler)).layer(layer)).await];
     fleet.iter().for_each(Server::sigstop);
     let asked = flood(&client, &apps, 5);
-    // Longer than a node may take to answer.
+    // This is longer than a node may take to answer.
     tokio::time::sleep(ms(2_500)).await;
     assert_eq!(witness.served(), 0);
     fleet.iter().for_each(Server::sigcont);
@@ -243,7 +243,7 @@ async fn without_a_majority_nobody_gets_a_permit() {
     assert_eq!(witness.served(), 0);
 }
 
-/// Held for 5 s at a time.
+/// The ttl of a permit.
 const TTL: Duration = Duration::from_secs(5);
 
 async fn is_lost_in_time(befalls: impl Fn(&Server)) {
@@ -253,23 +253,23 @@ async fn is_lost_in_time(befalls: impl Fn(&Server)) {
     let apps = [held(semaphore, Duration::ZERO, &witness).await];
     let asked = flood(&client, &apps, 1).pop().unwrap();
     until("the handler has begun", async || witness.inside() == 1).await;
-    // Renewed at a third of its time: so the last renewal is older than the outage.
+    // A permit is renewed at a third of its ttl, so the last renewal is older than the outage.
     tokio::time::sleep(TTL / 5).await;
     let gone = Instant::now();
     befalls(&fleet[0]);
     befalls(&fleet[1]);
     let answer = asked.await.unwrap();
     is_unavailable(&answer);
-    // No time to wait is known.
+    // It is not known when to try again.
     assert!(!answer.headers.contains_key("retry-after"), "{answer:?}");
     let left = witness.left();
     assert_eq!((left.len(), witness.inside()), (1, 0));
     let after = left[0] - gone;
     println!("dropped after {after:?}");
     assert!(after < TTL, "{after:?}");
-    // It has not gone before it had to.
+    // The permit was not given up before it had to be.
     assert!(after > TTL / 3, "{after:?}");
-    // A stopped one would not end by itself.
+    // A stopped server would not end by itself.
     fleet
         .iter()
         .filter(|server| server.is_up())
@@ -286,7 +286,8 @@ async fn a_permit_lost_with_paused_masters_ends_its_request_in_time() {
     is_lost_in_time(Server::sigstop).await;
 }
 
-/// One instance is cut off, the other is not: it waits for the permit, and gets it when the first has ended its request.
+/// One instance is cut off, and the other is not. The other waits for the permit, and gets it after the first has ended
+/// its request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_cut_network_a_request_ends_before_another_is_served() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
@@ -310,7 +311,7 @@ async fn behind_a_cut_network_a_request_ends_before_another_is_served() {
     second.abort();
 }
 
-/// It is no outage, whatever was chosen for one.
+/// A shutdown is not an outage, no matter what was chosen for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_shutdown_nothing_is_let_through() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());

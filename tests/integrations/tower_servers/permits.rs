@@ -1,4 +1,4 @@
-//! Permits over two instances, and that each comes back.
+//! Permits over two instances, and the release of each permit.
 
 use axum::{error_handling::HandleErrorLayer, routing::get};
 use quorate::{
@@ -26,7 +26,7 @@ async fn available(semaphore: &Semaphore) -> u32 {
     semaphore.available().await.unwrap()
 }
 
-/// All come back, though a handler sleeps for a minute.
+/// Checks that all permits are released, although a handler sleeps for a minute.
 async fn all_come_back(semaphore: &Semaphore) {
     let all = semaphore.limit();
     until("all permits are free", async || {
@@ -39,10 +39,10 @@ async fn are_inside(witness: &Witness, n: usize) {
     until("the handlers have begun", async || witness.inside() == n).await;
 }
 
-// ---- at most so many --------------------------------------------------------------------------
+// ---- the limit ----------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_instances_serve_all_who_wait_three_at_a_time() {
+async fn two_instances_serve_all_waiters_three_at_a_time() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let mut apps = Vec::new();
     for _ in 0..2 {
@@ -66,7 +66,7 @@ async fn two_instances_serve_all_who_wait_three_at_a_time() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Handlers that stay until they are told.
+/// Handlers that stay until they are told to end.
 struct Stay {
     apps: Vec<App>,
     witness: Witness,
@@ -103,7 +103,7 @@ fn is_denied(answer: &Answer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_wait_is_denied_beyond_three() {
+async fn requests_beyond_three_are_denied_if_they_may_not_wait() {
     let (fleet, client) = (masters().await, client());
     let Stay { apps, witness, go } = Stay::start(&fleet).await;
     let asked = flood(&client, &apps, 200);
@@ -112,12 +112,12 @@ async fn who_may_not_wait_is_denied_beyond_three() {
         is_answered() + witness.inside() == 200
     })
     .await;
-    // Two that ask for one slot in the same instant may both be refused it.
+    // Two requests for one slot in the same instant may both be refused.
     let inside = witness.inside();
     println!("{inside} inside");
     assert!((1..=3).contains(&inside), "{inside}");
 
-    // What is left is had by who asks alone, at either instance; then no more.
+    // A request that asks alone gets each permit that is left, at either instance. After that there are no more.
     let mut more = Vec::new();
     for n in inside..3 {
         more.extend(flood(&client, &apps[n % 2..=n % 2], 1));
@@ -139,9 +139,10 @@ async fn who_may_not_wait_is_denied_beyond_three() {
     all_come_back(&quorum(&fleet).await.semaphore(NAME, 3)).await;
 }
 
-// ---- each comes back --------------------------------------------------------------------------
+// ---- the release of permits -------------------------------------------------------------------
 
-/// An instance whose handlers sleep for a minute, or panic when they are told; and its semaphore, by another quorum.
+/// An instance whose handlers sleep for a minute, or panic when they are told to. Its semaphore is returned too, from
+/// another quorum.
 async fn sleepy(fleet: &Fleet, wait: Duration) -> (App, Witness, watch::Sender<bool>, Semaphore) {
     let (witness, (panic, told)) = (Witness::default(), watch::channel(false));
     let handler = {
@@ -189,7 +190,7 @@ async fn a_permit_comes_back_when_the_client_hangs_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hangs_up_while_it_waits_leaves_the_line() {
+async fn a_client_that_hangs_up_while_waiting_leaves_the_queue() {
     let (fleet, client) = (masters().await, client());
     let (app, witness, _told, semaphore) = sleepy(&fleet, 2 * MINUTE).await;
     let apps = [app];
@@ -202,7 +203,7 @@ async fn who_hangs_up_while_it_waits_leaves_the_line() {
     }
     until("nobody stands in line", async || line(&fleet) == 0).await;
     assert_eq!((witness.inside(), witness.served()), (2, 2));
-    // They kept nothing of it: both are had anew.
+    // The requests that hung up keep nothing: both permits can be taken again.
     hold.iter().for_each(JoinHandle::abort);
     all_come_back(&semaphore).await;
     let again = flood(&client, &apps, 2);
@@ -212,7 +213,7 @@ async fn who_hangs_up_while_it_waits_leaves_the_line() {
     all_come_back(&semaphore).await;
 }
 
-/// How many stand in line, at the master where most do.
+/// The number of waiters in the queue, on the master that has most of them.
 fn line(fleet: &Fleet) -> usize {
     let key = format!("quorate:@semaphore-line:{NAME}");
     let of = |server: &crate::support::Server| server.scored(&key, 0).len();
@@ -232,7 +233,7 @@ async fn a_permit_comes_back_when_the_handler_panics() {
         assert!(asked.await.unwrap().is_err(), "a panic is no answer");
     }
     all_come_back(&semaphore).await;
-    // It goes on.
+    // The service goes on.
     told.send(false).unwrap();
     let again = ask(0);
     are_inside(&witness, 1).await;
@@ -256,7 +257,7 @@ async fn a_permit_comes_back_when_a_timeout_drops_the_request() {
     };
     let limit = ConcurrencyLimitLayer::new(quorum(&fleet).await.semaphore(NAME, 2)).wait(MINUTE);
     let too_late = |_: tower::BoxError| async { StatusCode::GATEWAY_TIMEOUT };
-    // Long enough for a permit to come, on a busy machine.
+    // This is long enough for a permit to be granted on a busy machine.
     let stack = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(too_late))
         .timeout(Duration::from_secs(3))
@@ -276,7 +277,7 @@ async fn a_permit_comes_back_when_a_timeout_drops_the_request() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// It is given back in the background; who asks the same instance next has it all the same.
+/// A permit is released in the background. The next request to the same instance gets it all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_after_the_other_needs_one_permit() {
     let (fleet, witness) = (masters().await, Witness::default());

@@ -10,7 +10,7 @@ use super::*;
 
 const NAME: &str = "api";
 
-/// Answers at once.
+/// A service that answers at once.
 fn router(limiter: RateLimiter, wait: Duration, witness: &Witness) -> Router {
     limiter.validate().unwrap();
     let witness = witness.clone();
@@ -23,14 +23,14 @@ fn router(limiter: RateLimiter, wait: Duration, witness: &Witness) -> Router {
 
 // ---- a flood --------------------------------------------------------------------------------
 
-/// Two seconds: so the grace is longer than the pauses of a busy machine.
+/// Two seconds, so that the grace is longer than the pauses of a busy machine.
 const PERIOD: Duration = Duration::from_secs(2);
 const LIMIT: u32 = 600;
 const GRACE: Duration = ms(200);
 const CALLERS: usize = 200;
 const FLOOD: Duration = Duration::from_secs(6);
 
-/// Asks until the time is over; how often it was served, and how often denied.
+/// Sends requests until the time is over. Returns how often it was served and denied.
 async fn call(client: Client, url: String, end: Instant) -> (usize, usize) {
     let (mut served, mut denied) = (0, 0);
     while Instant::now() < end {
@@ -41,7 +41,7 @@ async fn call(client: Client, url: String, end: Instant) -> (usize, usize) {
         }
         answer.is_denied_of(LIMIT.into(), PERIOD.as_secs());
         denied += 1;
-        // 200 that do not wait a little keep the machine busy with refusals.
+        // Without this rest, 200 clients would keep the machine busy with refusals.
         tokio::time::sleep(ms(20)).await;
     }
     (served, denied)
@@ -74,7 +74,7 @@ async fn two_share(settings: impl Fn(RateLimiter) -> RateLimiter) {
     let most = both.most_within(PERIOD);
     println!("{served} served ({each:?}), {denied} denied, at most {most} in {PERIOD:?}");
     assert!(most <= LIMIT as usize, "{most} in {PERIOD:?}");
-    // Each unit is one request that was served, and no other reached a handler.
+    // Each unit is one request that was served, and no other request reached a handler.
     assert_eq!(both.served(), served);
     let full = LIMIT as usize * FLOOD.as_millis() as usize / PERIOD.as_millis() as usize;
     assert!(served >= full / 2, "{served} of {full}");
@@ -94,7 +94,7 @@ async fn two_instances_share_one_limit_in_blocks() {
 
 // ---- waiting --------------------------------------------------------------------------------
 
-/// So many at once, which may wait: all are served by two instances, and never more than the limit.
+/// Sends `n` requests at once, which may wait. Two instances serve all of them, and never more than the limit.
 async fn all_are_served(n: usize, quota: (u32, Duration), block: Option<u32>) {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let (limit, period) = quota;
@@ -118,27 +118,27 @@ async fn all_are_served(n: usize, quota: (u32, Duration), block: Option<u32>) {
     assert!(most <= limit as usize, "{most}");
 }
 
-/// Two more intervals have to be waited for.
+/// Some requests wait for two more intervals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_wait_is_served_in_place_of_being_denied() {
+async fn requests_that_may_wait_are_served_instead_of_denied() {
     all_are_served(150, (60, PERIOD), None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_wait_for_a_block_is_served_too() {
+async fn requests_that_may_wait_for_a_block_are_served_too() {
     all_are_served(150, (60, PERIOD), Some(5)).await;
 }
 
-/// There are fewer units than masters: each is a slot on a majority.
+/// There are fewer units than masters, so each unit is a slot on a majority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_wait_is_served_one_at_a_time() {
+async fn requests_that_may_wait_are_served_one_at_a_time() {
     all_are_served(4, (1, PERIOD / 2), None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_known_to_be_too_long_is_not_begun() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
-    // What was used counts for about 11 s.
+    // A used unit counts for about 11 s.
     let limiter = quorum(&fleet)
         .await
         .rate_limiter(NAME, Quota::new(6, Duration::from_secs(10)));
@@ -150,7 +150,7 @@ async fn a_wait_that_is_known_to_be_too_long_is_not_begun() {
     let answer = super::get(&client, &app.url).await;
     answer.is_denied_of(6, 10);
     assert!(answer.number("retry-after") >= 5, "{answer:?}");
-    // It did not begin to wait.
+    // The request did not begin to wait.
     assert!(answer.took < wait, "{answer:?}");
     assert_eq!(witness.served(), 6);
 }
@@ -159,9 +159,9 @@ async fn get_ok(client: &Client, app: &App) {
     super::get(client, &app.url).await.is(200);
 }
 
-/// As far as is known each could be served in time: others were served instead.
+/// At first it seemed that each request could be served in time. Then others were served instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_waited_in_vain_is_denied() {
+async fn a_request_whose_wait_runs_out_is_denied() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let limiter = quorum(&fleet)
         .await
@@ -183,12 +183,12 @@ async fn who_has_waited_in_vain_is_denied() {
     assert_eq!(witness.served(), served);
     let most = witness.most_within(PERIOD);
     assert!(most <= 6, "{most}");
-    // Those of the first interval, and those of the second.
+    // The units of the first interval, and those of the second.
     assert!(served >= 12, "{served}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hangs_up_while_it_waits_uses_no_unit() {
+async fn a_client_that_hangs_up_while_waiting_uses_no_unit() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());
     let period = Duration::from_secs(6);
     let limiter = quorum(&fleet)
@@ -202,17 +202,18 @@ async fn who_hangs_up_while_it_waits_uses_no_unit() {
         caller.abort();
         assert!(caller.await.unwrap_err().is_cancelled(), "it was served");
     }
-    // It is behind them in line, unless they have left.
+    // This request is behind the others in the queue, unless they have left.
     get_ok(&client, &apps[0]).await;
     let served = Instant::now();
-    // The other masters are not at it in the same instant. What somebody took counts for the whole interval.
+    // The units of the other masters are free a little later. A unit that somebody took would count for the whole
+    // interval.
     let left = async || limiter.check_n(0).await.unwrap().remaining();
     until("five are left", async || left().await >= 5).await;
     assert!(served.elapsed() < period / 2, "{:?}", served.elapsed());
     assert_eq!(witness.served(), 1);
 }
 
-/// The longest wait there is.
+/// The longest possible wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_without_an_end_is_allowed() {
     let (fleet, client, witness) = (masters().await, client(), Witness::default());

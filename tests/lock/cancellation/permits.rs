@@ -1,5 +1,5 @@
-//! The same matrix of a semaphore: whatever is dropped, every slot is free for others long before a ttl is over, and
-//! nobody is left in a line.
+//! The same matrix for a semaphore: no matter what is dropped, every slot is free for others long before a ttl is over,
+//! and no waiter is left in a queue.
 
 use super::*;
 use quorate::Semaphore;
@@ -9,31 +9,31 @@ const LIMIT: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Acquire,
-    /// While another client holds all slots.
+    /// Another client holds all slots.
     AcquireInLine,
-    /// Another client frees them meanwhile.
+    /// Another client frees its slots meanwhile.
     AcquireHandedOver,
     TryAcquire,
-    /// Two at once.
+    /// Two permits at once.
     AcquireMany,
-    /// Two at once, while another client holds all slots and frees them.
+    /// Two permits at once, while another client holds all slots and frees them.
     AcquireManyHandedOver,
     Extend,
     Release,
-    /// Of two at once.
+    /// A lease of two permits.
     ReleaseMany,
     /// Drops the lease itself.
     Drop,
     Run,
     TryRun,
-    /// Work that takes long: dropped within the work.
+    /// The work takes long, and is dropped while it runs.
     RunLong,
     Resize,
     Available,
 }
 
 impl Op {
-    /// How many permits it is about that were taken before.
+    /// The number of permits that the operation needs to have beforehand.
     fn had(self) -> u32 {
         match self {
             Self::Extend | Self::Release | Self::Drop => 1,
@@ -42,7 +42,7 @@ impl Op {
         }
     }
 
-    /// Whether another client holds all slots when it begins.
+    /// Returns true if another client holds all slots when the operation begins.
     fn meets_others(self) -> bool {
         self == Self::AcquireInLine || self.is_handed_over()
     }
@@ -90,7 +90,7 @@ fn slots(quorum: &Quorum, name: &str) -> Semaphore {
     quorum.semaphore(name, LIMIT).ttl(TTL)
 }
 
-/// One operation, dropped at its moment.
+/// Runs one operation, and drops it at its moment.
 async fn operate(
     semaphore: Semaphore,
     lease: Option<Lease>,
@@ -146,7 +146,7 @@ async fn operate(
     Ok(())
 }
 
-/// Another client gets all slots at once, long before a ttl is over, and gives them back.
+/// Checks that another client gets all slots at once, long before a ttl is over, and releases them.
 async fn all_soon(other: &Quorum, name: &str, when: &str) {
     let deadline = Instant::now() + SOON;
     let semaphore = slots(other, name).wait_timeout(Duration::from_secs(1));

@@ -1,11 +1,12 @@
-//! The same matrix of a read-write lock: whatever is dropped, others can read and write long before a ttl is over, and nobody
-//! who waits no more keeps a reader out.
+//! The same matrix for a read-write lock: no matter what is dropped, others can read and write long before a ttl is
+//! over, and a writer that has stopped waiting keeps no reader out.
 
 use super::*;
 use futures::{FutureExt as _, future::BoxFuture};
 use quorate::RwLock;
 
-/// With this a writer that waits is known to the nodes for 3.9 s (three times this and 100 ms): longer than [`SOON`].
+/// With this node timeout the nodes keep a writer's intent for 3.9 s (three times this and 100 ms). That is longer than
+/// [`SOON`].
 const SLOW_TO_FORGET: Duration = Duration::from_millis(1_200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +43,26 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Lock(Side),
-    /// Another client has the other side, and keeps it.
+    /// Another client has the other side and keeps it.
     LockContended(Side),
-    /// Another client has the other side, and frees it while this waits.
+    /// Another client has the other side, and frees it while this one waits.
     LockFreed(Side),
     TryLock(Side),
-    /// Of a writer.
+    /// The lease is a writer's.
     Downgrade,
-    /// Of a writer that had to wait: the nodes know that it did.
+    /// The lease is a writer's that had to wait, and the nodes know that it did.
     DowngradeWaited,
     Extend(Side),
     Release(Side),
     /// Drops the lease itself.
     Drop(Side),
     Run(Side),
-    /// Work that takes long: dropped within the work.
+    /// The work takes long, and is dropped while it runs.
     RunLong(Side),
 }
 
 impl Op {
-    /// What was taken before.
+    /// The side on which the operation needs a lease beforehand.
     fn had(self) -> Option<Side> {
         match self {
             Self::Extend(side) | Self::Release(side) | Self::Drop(side) => Some(side),
@@ -70,7 +71,7 @@ impl Op {
         }
     }
 
-    /// What another client has.
+    /// The side on which another client has a lease.
     fn met(self) -> Option<Side> {
         match self {
             Self::LockContended(side) | Self::LockFreed(side) => Some(side.other()),
@@ -108,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// A writer that waited for a reader.
+    /// A writer that had to wait for a reader.
     async fn waited(&self, name: &str) -> Lease {
         let reader = rwlock(&self.other, name).read().await.unwrap();
         let writer = tokio::spawn(rwlock(&self.ours, name).write());
@@ -125,7 +126,7 @@ fn rwlock(quorum: &Quorum, name: &str) -> RwLock {
     quorum.rwlock(name).ttl(TTL)
 }
 
-/// One operation, dropped at its moment.
+/// Runs one operation, and drops it at its moment.
 async fn operate(lock: RwLock, lease: Option<Lease>, op: Op, when: When) -> Result<(), Error> {
     let quick = |watch: LeaseWatch| async move {
         tokio::task::yield_now().await;
@@ -179,7 +180,7 @@ async fn operate(lock: RwLock, lease: Option<Lease>, op: Op, when: When) -> Resu
     Ok(())
 }
 
-/// Another client can read, and then write, long before a ttl is over.
+/// Checks that another client can read, and then write, long before a ttl is over.
 async fn both_soon(other: &Quorum, name: &str, when: &str) {
     let deadline = Instant::now() + SOON;
     let lock = rwlock(other, name).wait_timeout(Duration::from_secs(1));
@@ -195,12 +196,12 @@ async fn both_soon(other: &Quorum, name: &str, when: &str) {
                 }
             }
         };
-        // A node that answers with errors does not confirm it.
+        // A node that answers with errors does not confirm the release.
         let _ = lease.release().await;
     }
 }
 
-/// All that is left of read-write locks where nobody holds or waits for one, key by key.
+/// Checks everything that is left of read-write locks when nobody holds or waits for one, key by key.
 fn ends_by_itself(cell: &str, server: &Server) {
     let short = (SLOW_TO_FORGET + Duration::from_millis(100)) * 3;
     for (key, pttl) in server.keys() {
@@ -211,11 +212,11 @@ fn ends_by_itself(cell: &str, server: &Server) {
             continue;
         };
         let longest = match sort {
-            // Readers waited; it is kept for them for five round trips.
+            // Readers waited, and the lock is kept for them for five round trips.
             "rwlock-refused" | "rwlock-window" => short,
-            // Who is told of a release. At most twice as long as the wait.
+            // The channels that are told of a release. They live at most twice as long as the wait.
             "rwlock-wakes" => short * 2,
-            // Nobody is in these any more, but for who is over by its own clock.
+            // These contain nobody any more, except holders that are over by their own clock.
             "rwlock-readers" | "rwlock-writers" => TTL * 2,
             sort => panic!("{cell}: {server}: {key} of {sort} is left behind"),
         };
@@ -291,7 +292,7 @@ async fn work_under_either_side_dropped_anywhere_leaves_nothing() {
     matrix(Kind::Redis, NODE_TIMEOUT, &ops).await;
 }
 
-/// Every number of polls, on in-process nodes: see the mutex's.
+/// Drops the future after every number of polls, on in-process nodes. See the same test of the mutex.
 #[tokio::test(start_paused = true)]
 async fn dropped_after_any_number_of_polls_both_sides_are_free() {
     let ops = [
@@ -325,7 +326,7 @@ async fn dropped_after_any_number_of_polls_both_sides_are_free() {
                 let when = When::Polled(polls);
                 operate(rwlock(&ours, &name), None, op, when).await.unwrap();
                 if op == Op::LockContended(Write) {
-                    // Beside the one who reads still.
+                    // This reads beside the reader that still holds the lock.
                     let beside = rwlock(&other, &name).wait_timeout(Duration::from_millis(200));
                     drop(beside.read().await.unwrap());
                 }

@@ -1,4 +1,5 @@
-//! The same matrix of several names at once: whatever is dropped, all of them are free for others long before a ttl is over.
+//! The same matrix for several names at once: no matter what is dropped, all of them are free for others long before a
+//! ttl is over.
 
 use super::*;
 
@@ -29,7 +30,7 @@ impl Bench {
     }
 }
 
-/// Three names at once.
+/// A mutex of three names at once.
 fn several(quorum: &Quorum, name: &str) -> Mutex {
     quorum.mutex_all(three(name)).ttl(TTL)
 }
@@ -38,12 +39,12 @@ fn three(name: &str) -> [String; 3] {
     [format!("{name} a"), middle(name), format!("{name} c")]
 }
 
-/// The one that another client has, where one does.
+/// The name that another client holds, where one does.
 fn middle(name: &str) -> String {
     format!("{name} b")
 }
 
-/// Another client gets each of the names, and then all of them, long before a ttl is over.
+/// Checks that another client gets each of the names, and then all of them, long before a ttl is over.
 async fn each_soon(other: &Quorum, name: &str, when: &str) {
     for one in three(name) {
         lock_soon(other, &one, when).await;
@@ -90,7 +91,7 @@ async fn work_under_several_dropped_anywhere_leaves_nothing() {
     matrix(Kind::Redis, &[Op::Run, Op::TryRun, Op::RunLong]).await;
 }
 
-/// Every number of polls, on in-process nodes: see that of one.
+/// Drops the future after every number of polls, on in-process nodes. See the same test of a single name.
 #[tokio::test(start_paused = true)]
 async fn dropped_after_any_number_of_polls_all_names_are_free() {
     let ops = [

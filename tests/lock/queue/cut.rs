@@ -1,23 +1,23 @@
-//! Whose connection breaks keeps its place.
+//! A waiter whose connection breaks keeps its place.
 
 use super::*;
 use crate::support::Proxy;
 
 on_both! {
     threads:
-        who_is_cut_off_for_a_moment_keeps_its_place,
-        who_is_cut_off_from_a_minority_is_served_in_its_turn,
-        who_reaches_only_a_minority_stops_nobody,
-        who_is_registered_on_a_minority_only_stops_nobody,
-        thousands_who_are_cut_off_are_registered_again_at_once;
+        a_briefly_cut_off_waiter_keeps_its_place,
+        a_waiter_cut_off_from_a_minority_is_served_in_its_turn,
+        a_waiter_that_reaches_only_a_minority_blocks_no_other,
+        a_waiter_registered_on_a_minority_only_blocks_no_other,
+        thousands_of_cut_off_waiters_register_again_at_once;
 }
 
-/// One who reaches the servers itself, and one who does through proxies.
+/// One client that reaches the servers directly, and one that uses proxies.
 async fn near_and_far(fleet: &Fleet) -> (Quorum, Vec<Proxy>, Quorum) {
     patient(fleet, NODE_TIMEOUT).await
 }
 
-/// The same, who give each server so long to answer.
+/// The same, with clients that give each server this much time to answer.
 async fn patient(fleet: &Fleet, node_timeout: Duration) -> (Quorum, Vec<Proxy>, Quorum) {
     let to = |urls: Vec<&str>| builder(urls).node_timeout(node_timeout);
     let urls = fleet.urls();
@@ -27,8 +27,8 @@ async fn patient(fleet: &Fleet, node_timeout: Duration) -> (Quorum, Vec<Proxy>, 
     (client, proxies, far)
 }
 
-/// Cut off from all nodes, and back; one behind it is connected all the time.
-async fn who_is_cut_off_for_a_moment_keeps_its_place<E: Exclusive>() {
+/// A waiter is cut off from all nodes and comes back. The waiter behind it is connected all the time.
+async fn a_briefly_cut_off_waiter_keeps_its_place<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let (client, proxies, far) = near_and_far(&fleet).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
@@ -70,8 +70,8 @@ async fn who_is_cut_off_for_a_moment_keeps_its_place<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// A hand-over finds it gone on one node, and drops it there: it comes back to the same place.
-async fn who_is_cut_off_from_a_minority_is_served_in_its_turn<E: Exclusive>() {
+/// A hand-over finds that the waiter is gone on one node, and drops it there. The waiter comes back to the same place.
+async fn a_waiter_cut_off_from_a_minority_is_served_in_its_turn<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let (client, proxies, far) = near_and_far(&fleet).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
@@ -96,14 +96,15 @@ async fn who_is_cut_off_from_a_minority_is_served_in_its_turn<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// Who can never have the lock keeps nobody from it: neither what it was handed nor its smaller number.
-async fn who_reaches_only_a_minority_stops_nobody<E: Exclusive>() {
+/// A waiter that can never have the lock keeps nobody from it, neither by what was handed to it nor by its smaller
+/// ticket.
+async fn a_waiter_that_reaches_only_a_minority_blocks_no_other<E: Exclusive>() {
     let fleet = Fleet::mixed(5);
     let (client, proxies, far) = near_and_far(&fleet).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
     let (served, late) = (Served::default(), Served::default());
     let mut waiters = Vec::new();
-    // Two of those who are cut off are the first.
+    // The first two waiters are among those that are cut off.
     for index in 0..2 {
         waiters.push(late.wait(index, &E::of(&far, NAME), ms(5)));
         registered::<E>(&fleet, index + 1).await;
@@ -118,8 +119,8 @@ async fn who_reaches_only_a_minority_stops_nobody<E: Exclusive>() {
     let start = Instant::now();
     held.release().await.unwrap();
     served.reaches(4).await;
-    // What was handed to the first of them ends with its first term; the second is only called. A semaphore calls both, one
-    // after the other, and each has its term.
+    // The hand-over to the first waiter ends with its first term, and the second waiter is only called. A semaphore
+    // calls both, one after the other, and each has its term.
     let took = start.elapsed();
     assert!(took < TERM * E::WIDTH as u32 + MACHINE, "{took:?}");
     assert_eq!(late.count(), 0);
@@ -130,7 +131,7 @@ async fn who_reaches_only_a_minority_stops_nobody<E: Exclusive>() {
             .all(|server| line::<E>(server).is_empty())
     })
     .await;
-    // Who comes later comes after them.
+    // Waiters that come later are served after them.
     let held = E::of(&client, NAME).lock().await.unwrap();
     waiters.push(served.wait(4, &E::of(&client, NAME), ms(5)));
     for proxy in &proxies {
@@ -146,8 +147,8 @@ async fn who_reaches_only_a_minority_stops_nobody<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// The same where it may ask a majority, one node of which is full and registers nobody.
-async fn who_is_registered_on_a_minority_only_stops_nobody<E: Exclusive>() {
+/// The same where the waiter may ask a majority, of which one node is full and registers nobody.
+async fn a_waiter_registered_on_a_minority_only_blocks_no_other<E: Exclusive>() {
     let fleet = Fleet::mixed(5);
     let (client, proxies, far) = near_and_far(&fleet).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
@@ -188,11 +189,12 @@ async fn who_is_registered_on_a_minority_only_stops_nobody<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// The many waiters of one client. (Here in a debug build, beside other tests; `make bench` has 10,000 in release.)
-async fn thousands_who_are_cut_off_are_registered_again_at_once<E: Exclusive>() {
+/// The many waiters of one client. (This is a debug build, beside other tests. `make bench` has 10,000 in release.)
+async fn thousands_of_cut_off_waiters_register_again_at_once<E: Exclusive>() {
     const WAITERS: usize = 2_000;
     let fleet = Fleet::mixed(3);
-    // Where thousands ask at once on a busy machine an answer takes its time, and who finds no majority is told so.
+    // When thousands ask at once on a busy machine an answer takes time, and a waiter that finds no majority is told
+    // so.
     let (client, proxies, far) = patient(&fleet, PATIENCE).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)
@@ -213,13 +215,16 @@ async fn thousands_who_are_cut_off_are_registered_again_at_once<E: Exclusive>() 
         fleet.iter().zip(&asked).all(again)
     })
     .await;
-    registered::<E>(&fleet, WAITERS).await;
+    // A few waiters had asked when the connections were cut. If the answers take more than half a term, these waiters
+    // stand aside.
+    eventually("the same places", || {
+        fleet.iter().map(tickets::<E>).eq(before.iter().cloned())
+    })
+    .await;
     let took = start.elapsed();
     // A hand-over to a waiter that is not back yet would cost a term.
     assert!(took < TERM + MACHINE, "{took:?}");
     println!("{WAITERS} registered again in {took:?}");
-    let after: Vec<_> = fleet.iter().map(tickets::<E>).collect();
-    assert!(before == after, "the same places");
     for waiter in &waiters {
         assert!(!waiter.is_finished());
         waiter.abort();

@@ -1,21 +1,21 @@
-//! One who died in line costs nothing, and one who vanished its first term.
+//! A waiter that died in the queue costs nothing, and a waiter that vanished costs its first term.
 
 use super::*;
-use crate::support::Proxy;
+use crate::support::{Proxy, Stalls};
 use quorate::Mutex;
 
 on_both! {
     threads:
         a_head_that_was_killed_costs_nothing,
         a_head_that_vanished_costs_its_first_term_at_most,
-        a_try_is_not_hindered_by_the_dead,
-        a_try_overtakes_nobody_who_lives;
+        a_try_succeeds_despite_dead_waiters,
+        a_try_overtakes_no_live_waiter;
 }
 
-/// A claim of 50 ms, and what it takes to ask when it is over.
+/// A claim of 50 ms, and the time to ask when it is over.
 const CALL: Duration = Duration::from_millis(100);
 
-/// A holder, a process behind it, and one of ours behind that.
+/// A holder, a process that waits behind it, and a waiter of this process behind that.
 struct Behind {
     fleet: Fleet,
     client: Quorum,
@@ -38,7 +38,8 @@ impl Behind {
         }
     }
 
-    /// This becomes of the process while one waits behind it, and the lock is released `after` that: how long that one waits.
+    /// Something happens to the process while our waiter stands behind it, and the lock is released `after` that.
+    /// Returns how long our waiter waited.
     async fn cost<E: Exclusive>(
         mut self,
         happens: impl FnOnce(&mut Waiter),
@@ -54,7 +55,8 @@ impl Behind {
         all_end([waiter]).await;
         let took = start.elapsed();
         if E::WIDTH > 1 {
-            // Who waited behind it may have come first. Its place ends when the next one asks, after its first term.
+            // The waiter behind it may have been served first. The place of the process ends when the next caller asks,
+            // after its first term.
             sleep(TERM + ms(10)).await;
             let next = E::of(&self.client, NAME).try_lock().await.unwrap();
             assert!(next.is_some(), "it stands in nobody's way");
@@ -66,10 +68,10 @@ impl Behind {
 
 async fn a_head_that_was_killed_costs_nothing<E: Exclusive>() {
     let all = Behind::start::<E>().await;
-    // As a monitoring tool does. It hears what is published, and is nobody who waits.
+    // A monitoring tool does the same. It hears all messages, but is not a waiter.
     let monitors: Vec<_> = all.fleet.iter().map(monitor).collect();
     let took = all.cost::<E>(Waiter::kill9, Duration::ZERO).await;
-    // Far below its ttl and its first term; on a quiet machine it is two round trips.
+    // This is far below the ttl and the first term. On a quiet machine it takes two round trips.
     assert!(took < TERM - ms(200), "{took:?}");
     drop(monitors);
 }
@@ -84,7 +86,7 @@ fn monitor(server: &Server) -> redis::Connection {
 }
 
 async fn a_head_that_vanished_costs_its_first_term_at_most<E: Exclusive>() {
-    // Its connections stay open: what is said to it is heard by its kernel.
+    // Its connections stay open, so its kernel accepts everything that is sent to it.
     let all = Behind::start::<E>().await;
     let took = all
         .cost::<E>(|process| process.sigstop(), Duration::ZERO)
@@ -92,10 +94,11 @@ async fn a_head_that_vanished_costs_its_first_term_at_most<E: Exclusive>() {
     assert!(took < TERM + MACHINE, "{took:?}");
 }
 
-/// All of a process that vanished: the first costs its first term, each of the others what it takes to call it. Who
-/// stands behind them is told when to ask, and not the second, which is gone too. (Of the mutex alone: each costs a semaphore a first term.)
+/// All waiters of a process vanish. The first costs its first term, and each of the others costs the time to call it.
+/// The waiter behind them is told when to ask, not the second one, which has vanished too. (This is for the mutex
+/// alone, because each of them costs a semaphore a first term.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_vanished_together_cost_one_first_term() {
+async fn many_waiters_that_vanish_together_cost_one_first_term() {
     const VANISHED: usize = 8;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
@@ -128,8 +131,8 @@ async fn many_who_vanished_together_cost_one_first_term() {
     nothing_is_left(&fleet);
 }
 
-/// The same where it has been silent for long: it is called, and not handed over to. (Of the mutex alone: a semaphore gives
-/// everybody a first term to come.)
+/// The same for a waiter that has been silent for long: it is called, and the lock is not handed to it. (This is for
+/// the mutex alone, because a semaphore gives every waiter a first term to come.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_has_been_silent_is_only_called() {
     let all = Behind::start::<Mutex>().await;
@@ -137,7 +140,7 @@ async fn a_head_that_has_been_silent_is_only_called() {
     assert!(took < MACHINE, "{took:?}");
 }
 
-async fn a_try_is_not_hindered_by_the_dead<E: Exclusive>() {
+async fn a_try_succeeds_despite_dead_waiters<E: Exclusive>() {
     let mut killed = Behind::start::<E>().await;
     killed.process.kill9();
     killed.held.release().await.unwrap();
@@ -146,19 +149,24 @@ async fn a_try_is_not_hindered_by_the_dead<E: Exclusive>() {
     drop(tried);
     nothing_is_left(&killed.fleet);
 
+    let machine = Stalls::watch();
     let vanished = Behind::start::<E>().await;
     vanished.process.sigstop();
     vanished.held.release().await.unwrap();
     let start = Instant::now();
     let mutex = E::of(&vanished.client, NAME);
     while mutex.try_lock().await.unwrap().is_none() {
-        assert!(start.elapsed() < TERM + MACHINE, "{:?}", start.elapsed());
+        // Its term is 20 round trips as it estimated them, if that is more than a second. The first estimate is three
+        // times the first answer, and on a busy machine that answer took as long as a stall.
+        let term = TERM.max(machine.longest() * 3 * 20);
+        let took = start.elapsed();
+        assert!(took < term + MACHINE, "{took:?}, with a term of {term:?}");
         sleep(ms(5)).await;
     }
     nothing_is_left(&vanished.fleet);
 }
 
-async fn a_try_overtakes_nobody_who_lives<E: Exclusive>() {
+async fn a_try_overtakes_no_live_waiter<E: Exclusive>() {
     const WAITERS: usize = 30;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
@@ -174,7 +182,7 @@ async fn a_try_overtakes_nobody_who_lives<E: Exclusive>() {
     let (mutex, mut tries) = (E::of(&trier, NAME), 0);
     loop {
         let tried = mutex.try_lock().await.unwrap();
-        // Looked at after: who is served last has left the line by then.
+        // The count is read after the attempt: the last waiter has left the queue by then.
         if tried.is_some() {
             assert_eq!(served.count(), WAITERS, "it overtook");
             break;

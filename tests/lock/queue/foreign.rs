@@ -1,4 +1,4 @@
-//! Hand-overs that did not come from the node on whose connection they came are not votes.
+//! A hand-over is not a vote if it was not made by the node on whose connection it came.
 
 use super::*;
 use crate::support::{Kind, ServerOptions};
@@ -62,7 +62,7 @@ enum Came {
 }
 
 /// Node 1 forgets its lock, votes again, and hands its lock from one waiter to the next. Node 0 has just become its
-/// replica, and repeats that on the connections that it still has. The first lease stands on the nodes 0 and 2.
+/// replica, and repeats the message on the connections that it still has. The first lease stands on nodes 0 and 2.
 async fn node_0_repeats_what_node_1_says(rules: Rules) -> Came {
     let options = ServerOptions::new(Kind::Redis).config("repl-diskless-sync-delay 0");
     let fleet = Fleet::start_with(3, options);
@@ -74,7 +74,7 @@ async fn node_0_repeats_what_node_1_says(rules: Rules) -> Came {
     fleet[1].cmd(&["FLUSHALL"]);
     let all_vote = || [&a, &b, &c].iter().all(|it| it.health().voting == 3);
     for client in [&a, &b, &c] {
-        // Its guard tells.
+        // This tells the client the guard of the node.
         let lease = client.mutex("another").lock().await.unwrap();
         lease.release().await.unwrap();
     }
@@ -123,7 +123,7 @@ async fn node_0_repeats_what_node_1_says(rules: Rules) -> Came {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hand_over_repeated_by_a_replica_is_no_vote() {
+async fn a_hand_over_repeated_by_a_replica_is_not_a_vote() {
     for (rules, wanted) in [
         (Rules::ALL, Came::Ignored),
         (Rules::without(Rule::PushCarriesGuard), Came::TwoHolders),
@@ -139,9 +139,9 @@ async fn hand_over_repeated_by_a_replica_is_no_vote() {
     }
 }
 
-/// The stranger may publish, and neither run scripts nor read keys. It has learned entries and channels.
+/// The stranger may publish, but may neither run scripts nor read keys. It has learned entries and channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hand_over_published_by_a_stranger_is_no_vote() {
+async fn a_hand_over_published_by_a_stranger_is_not_a_vote() {
     let stranger = "stranger on >secret &* +publish +spublish";
     let fleet = Fleet::start_with(3, ServerOptions::new(Kind::Redis).acl(stranger));
     for (rules, is_fooled) in [

@@ -1,15 +1,15 @@
-//! Who gives up is gone from every node.
+//! A waiter that gives up is gone from every node.
 
 use super::*;
 
 on_both! {
     threads:
-        a_wait_ends_on_time_and_leaves_the_line,
-        who_is_dropped_has_left_and_the_others_are_served,
-        shutdown_ends_every_wait_and_leaves_the_line;
+        a_wait_ends_on_time_and_leaves_the_queue,
+        dropped_waiters_leave_and_the_others_are_served,
+        shutdown_ends_every_wait_and_leaves_the_queue;
 }
 
-async fn a_wait_ends_on_time_and_leaves_the_line<E: Exclusive>() {
+async fn a_wait_ends_on_time_and_leaves_the_queue<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
@@ -37,8 +37,9 @@ async fn a_wait_ends_on_time_and_leaves_the_line<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// Every second one goes, the first ones too; those between are served, and none waits for one that is gone.
-async fn who_is_dropped_has_left_and_the_others_are_served<E: Exclusive>() {
+/// Every second waiter gives up, the first ones among them. The others are served, and none of them waits for one that
+/// is gone.
+async fn dropped_waiters_leave_and_the_others_are_served<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
@@ -55,7 +56,7 @@ async fn who_is_dropped_has_left_and_the_others_are_served<E: Exclusive>() {
     }
     registered::<E>(&fleet, 30).await;
     held.release().await.unwrap();
-    // The others while the lock goes from hand to hand.
+    // The others give up while the lock is handed on.
     for waiter in dropped {
         served.reaches(8).await;
         waiter.abort();
@@ -65,7 +66,7 @@ async fn who_is_dropped_has_left_and_the_others_are_served<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-async fn shutdown_ends_every_wait_and_leaves_the_line<E: Exclusive>() {
+async fn shutdown_ends_every_wait_and_leaves_the_queue<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let other = connect(builder(fleet.urls())).await;

@@ -1,4 +1,4 @@
-//! All are served, in the order in which they registered.
+//! All waiters are served in the order in which they registered.
 
 use super::*;
 
@@ -40,7 +40,7 @@ async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die<E: Exclusi
     served.reaches(35).await;
     fleet[1].cmd(&["FLUSHALL"]);
     served.reaches(60).await;
-    // Without memory: it may not vote for longer than all of this takes.
+    // It starts without its memory, so it does not vote for longer than all of this takes.
     fleet[0].start_again();
     all_end(waiters).await;
 
@@ -49,7 +49,7 @@ async fn a_hundred_are_served_in_order_while_masters_and_a_waiter_die<E: Exclusi
     nothing_is_left(&fleet);
 }
 
-/// The one that was restarted votes again before all are served: its line was empty, and that lets nobody overtake.
+/// The restarted node votes again before all waiters are served. Its queue was empty, and that lets nobody overtake.
 async fn a_master_that_is_back_from_quarantine_changes_no_order<E: Exclusive>() {
     const WAITERS: usize = 40;
     let fleet = Fleet::mixed(3);

@@ -8,11 +8,11 @@ use quorate::Renewal;
 on_both! {
     threads:
         without_renewal_it_is_held_for_the_whole_ttl,
-        short_and_long_ttls_wait_in_one_line,
+        short_and_long_ttls_wait_in_one_queue,
         servers_that_may_not_push_are_asked_in_order;
 }
 
-async fn short_and_long_ttls_wait_in_one_line<E: Exclusive>() {
+async fn short_and_long_ttls_wait_in_one_queue<E: Exclusive>() {
     const WAITERS: usize = 20;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
@@ -24,7 +24,7 @@ async fn short_and_long_ttls_wait_in_one_line<E: Exclusive>() {
         waiters.push(served.wait(index, &E::of(&client, NAME).ttl(ttl), ms(100)));
         registered::<E>(&fleet, index + 1).await;
     }
-    // For longer than the short ones last.
+    // This is longer than the short waits last.
     sleep(ms(1_500)).await;
     registered::<E>(&fleet, WAITERS).await;
     held.release().await.unwrap();
@@ -34,10 +34,10 @@ async fn short_and_long_ttls_wait_in_one_line<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// Two clients in turn, one of them 50 ms away: neither gets it twice while the other waits. (Of the mutex alone: either
-/// of the two who are first in a semaphore's line may come first.)
+/// Two clients in turn, one of them 50 ms away: neither gets the lock twice while the other waits. (This is for the
+/// mutex alone, because either of the first two waiters of a semaphore may be served first.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
+async fn a_near_waiter_and_a_far_one_take_turns() {
     const ROUNDS: usize = 6;
     let fleet = Fleet::mixed(3);
     let near = connect(builder(fleet.urls())).await;
@@ -69,7 +69,7 @@ async fn who_is_far_away_has_its_turn_behind_one_that_is_near() {
     nothing_is_left(&fleet);
 }
 
-/// What it was handed for a term is its for the ttl when `lock` returns, as nobody renews it later.
+/// A lock that was handed over for a term is held for the ttl when `lock` returns, because nobody renews it later.
 async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
@@ -81,7 +81,7 @@ async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
     held.release().await.unwrap();
     let lease = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
     let left = lease.validity();
-    // Without its drift of 202 ms and what has passed of its first term.
+    // This subtracts the drift of 202 ms, and the part of the first term that has passed.
     assert!(left > ttl - TERM - MACHINE && left <= ttl, "{left:?}");
     let kept = fleet.iter().filter(|server| {
         let left = E::kept(server, NAME);
@@ -92,7 +92,7 @@ async fn without_renewal_it_is_held_for_the_whole_ttl<E: Exclusive>() {
     nothing_is_left(&fleet);
 }
 
-/// Where a server may not tell who waits, it is asked from time to time: by turns all the same.
+/// A server that may not notify waiters is asked from time to time. The order is kept all the same.
 async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
     const WAITERS: usize = 6;
     for (kind, without) in [(Kind::Redis, "-ssubscribe"), (Kind::Valkey, "-spublish")] {
@@ -115,7 +115,7 @@ async fn servers_that_may_not_push_are_asked_in_order<E: Exclusive>() {
         held.release().await.unwrap();
         all_end(waiters).await;
         let longest = served.in_order::<E>(WAITERS);
-        // A waiter that is told nothing asks every S / 4 (protocol §4): two such rests.
+        // A waiter without notifications asks every S / 4 (protocol §5): two such rests.
         assert!(longest < TERM / 2 + MACHINE, "free for {longest:?}");
         let after: Vec<u64> = fleet.iter().map(|it| calls(it, "spublish")).collect();
         assert_eq!(before, after, "{without}");

@@ -1,4 +1,4 @@
-//! Two pushes a hand-over on each node, and nobody polls.
+//! A hand-over takes two pushes on each node, and nobody polls.
 
 use super::*;
 use quorate::Mutex;
@@ -37,9 +37,9 @@ async fn a_hand_over_costs_two_pushes_on_each_node() {
     nothing_is_left(&fleet);
 }
 
-/// Who has only just come is not told that it is next.
+/// A waiter that has only just come is not told that it is next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nobody_waits_long_a_hand_over_costs_one_push_on_each_node() {
+async fn a_hand_over_to_a_new_waiter_costs_one_push_on_each_node() {
     const WAITERS: usize = 8;
     const TRIES: usize = 10;
     let fleet = Fleet::mixed(3);
@@ -72,9 +72,9 @@ async fn where_nobody_waits_long_a_hand_over_costs_one_push_on_each_node() {
     panic!("of {TRIES} lines none was over within {:?}", TERM / 4);
 }
 
-/// The head asks four times a term, the others three times in the fleet's longest ttl, and the servers say nothing.
+/// The head asks four times in a term, the others three times in the fleet's longest ttl, and the servers send nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_nothing_happens_nobody_polls() {
+async fn idle_waiters_ask_rarely_and_servers_push_nothing() {
     const WAITERS: u64 = 100;
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
@@ -88,13 +88,13 @@ async fn while_nothing_happens_nobody_polls() {
     let (asked, pushed) = (each(&fleet, "hset"), each(&fleet, "spublish"));
     let called = each(&fleet, "evalsha");
     sleep(Duration::from_secs(seconds)).await;
-    // Beats of a head, those of all others once, as they lie on a grid, and half as many again.
+    // The heartbeats of a head, one of each other waiter, because they lie on a grid, and half as many again.
     let most = (seconds * 4 + WAITERS) * 3 / 2;
     for (now, before) in each(&fleet, "hset").iter().zip(asked) {
         println!("{} beats in {seconds} s", now - before);
         assert!(now - before <= most, "{}", now - before);
     }
-    // Beats that fall together travel together.
+    // Heartbeats that are due together travel together.
     for (now, before) in each(&fleet, "evalsha").iter().zip(called) {
         println!("{} calls in {seconds} s", now - before);
         assert!(now - before <= seconds * 14, "{}", now - before);

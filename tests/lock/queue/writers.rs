@@ -1,4 +1,5 @@
-//! Writers of a read-write lock queue for their turn, readers come in between, and nothing hangs on the turn (protocol §4).
+//! Writers of a read-write lock queue for their turn, readers come in between, and safety does not depend on the turn
+//! (protocol §4).
 
 use super::*;
 use crate::support::{Kind, ServerOptions};
@@ -54,7 +55,7 @@ async fn writers_are_served_in_order_across_processes() {
 async fn writer_that_is_not_contended_asks_nobody_about_a_turn() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
-    // Scripts that are not known yet are sent again.
+    // A script that is not known yet is sent a second time, so this loads the scripts.
     lock(&client)
         .write()
         .await
@@ -74,7 +75,7 @@ async fn writer_that_is_not_contended_asks_nobody_about_a_turn() {
             .map(|(now, before)| now - before)
             .collect::<Vec<u64>>()
     };
-    // The third node may answer behind the majority.
+    // The third node may answer after the majority.
     eventually("one WRITE and one RELEASE each", || late() == [20; 3]).await;
     for server in fleet.iter() {
         let counters = format!("{:?}", server.cmd(&["HKEYS", "quorate:c0"]));
@@ -177,7 +178,7 @@ async fn readers_come_in_between_writers_that_queue() {
     nothing_is_left(&fleet);
 }
 
-/// Servers that may not push, and a user who lacks the keys of the turn.
+/// Servers that may not push, and a user without rights to the keys of the turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_get_in_without_pushes_and_without_the_keys_of_the_turn() {
     const WAITERS: usize = 4;

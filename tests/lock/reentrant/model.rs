@@ -1,4 +1,4 @@
-//! Random sequences against a simple model: who holds, with how many shares, under which token.
+//! Random sequences against a simple model: the owner that holds, its number of shares, and their token.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use super::*;
 enum Step {
     Lock(usize),
     TryLock(usize),
-    /// A wait that goes on beside the other steps.
+    /// Begins a wait that goes on during the next steps.
     Wait(usize),
-    /// The oldest wait is dropped.
+    /// Drops the oldest wait.
     GiveUp,
     Drop(usize),
     Release(usize),
@@ -33,7 +33,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..24)
 }
 
-/// What is held by the model: whose it is, and the shares that were handed out.
+/// The state of the model: the owner that holds, and its shares.
 #[derive(Default)]
 struct Model {
     owner: usize,
@@ -43,7 +43,7 @@ struct Model {
 }
 
 impl Model {
-    /// A share of `owner`: of what it holds, or of a new lock.
+    /// Notes a share of `owner`: a further one of its lock, or the first one of a new lock.
     fn entered(&mut self, owner: usize, lease: Lease) {
         let token = lease.token().as_u64();
         if let Some(share) = self.shares.first() {
@@ -60,7 +60,7 @@ impl Model {
         (!self.shares.is_empty()).then_some(self.owner)
     }
 
-    /// Lets the waits go on until nobody who waits could hold unseen.
+    /// Polls the waits until none of them could hold the lock unnoticed.
     async fn look_at_waits(&mut self) {
         loop {
             let mut won = None;
@@ -86,7 +86,7 @@ async fn play(steps: &[Step]) {
     let owners = [Owner::new(), Owner::new()];
     let mut model = Model::default();
     for step in steps {
-        // Whatever is free goes to somebody who waits.
+        // A free lock goes to a waiter, if there is one.
         sleep(SOON * 3).await;
         model.look_at_waits().await;
         let held_by = model.held_by();

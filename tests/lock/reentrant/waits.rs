@@ -1,11 +1,11 @@
-//! An owner that waits with several tasks.
+//! An owner that waits in several tasks.
 
 use tokio::time::Instant;
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, registry};
 
 use super::*;
 
-/// How many requests were made of the nodes' engine.
+/// The number of requests to the nodes' engine.
 #[derive(Clone, Default)]
 struct Requests(Arc<AtomicUsize>);
 
@@ -23,7 +23,7 @@ impl<S: tracing::Subscriber> Layer<S> for Requests {
 }
 
 impl Requests {
-    /// Counted on this thread while the guard is there.
+    /// Counts the requests on this thread while the guard lives.
     fn count() -> (Self, tracing::subscriber::DefaultGuard) {
         let requests = Self::default();
         let guard = tracing::subscriber::set_default(registry().with(requests.clone()));
@@ -74,9 +74,9 @@ async fn a_second_lock_joins_the_wait_of_the_first() {
     fleet.assert_clean(&owner).await;
 }
 
-/// Whoever of three is dropped, and after however many polls: the others get the lock.
+/// Any one of three waits is dropped, after any number of polls: the others get the lock.
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_without_the_one_who_began_it() {
+async fn a_shared_wait_goes_on_without_the_caller_that_began_it() {
     for dropped in 0..3 {
         for polls in 0..4 {
             let (fleet, rival) = held_elsewhere().await;
@@ -102,7 +102,7 @@ async fn a_wait_goes_on_without_the_one_who_began_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_last_who_waits_the_request_is_taken_back() {
+async fn the_request_is_rolled_back_when_its_last_waiter_is_dropped() {
     for polls in 0..6 {
         let (fleet, rival) = held_elsewhere().await;
         let (mutex, owner) = (fleet.mutex(), Owner::new());
@@ -120,7 +120,8 @@ async fn with_the_last_who_waits_the_request_is_taken_back() {
     }
 }
 
-/// Won, and nobody has looked yet: who is dropped then leaves his part to the others, and the last one nothing.
+/// The lock is granted, and nobody has polled yet. A wait that is dropped then leaves its share to the others, and the
+/// last one leaves nothing.
 #[tokio::test(start_paused = true)]
 async fn a_win_that_nobody_takes_is_given_back() {
     for taken in 0..3 {
@@ -137,7 +138,7 @@ async fn a_win_that_nobody_takes_is_given_back() {
         for lock in waiting.iter_mut().take(taken) {
             shares.push(polled(lock, 1).await.expect("at once").unwrap());
         }
-        // One who has not looked yet counts.
+        // A wait that was not polled yet counts as a share.
         let last = shares.pop();
         for share in shares {
             share.release().await.unwrap();
@@ -154,7 +155,7 @@ async fn a_win_that_nobody_takes_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_who_waits_keeps_its_own_wait_timeout() {
+async fn each_waiter_keeps_its_own_wait_timeout() {
     let (fleet, rival) = held_elsewhere().await;
     let (mutex, owner) = (fleet.mutex(), Owner::new());
     let (requests, _guard) = Requests::count();
@@ -190,23 +191,23 @@ async fn each_who_waits_keeps_its_own_wait_timeout() {
             "{after:?} of {limit:?}"
         );
     }
-    // The first, the one of 700 ms; when 1,500 ms were over, the three that had joined went on: both of 3 s with one
-    // request, the one without an end with another at most.
+    // One request of the first wait, and one of the wait of 700 ms. When 1,500 ms were over, the three that had joined
+    // went on: both waits of 3 s with one request, and the endless one with at most one more.
     let made = requests.made();
     assert!((3..=6).contains(&made), "{made}");
     rival.release().await.unwrap();
     let (lease, after) = endless.await.unwrap();
-    // Released after the waits of 3 s. The default ttl is 10 s, so nothing has expired.
+    // The lock was released after the waits of 3 s. The default ttl is 10 s, so nothing has expired.
     assert!(after < SOON * 6, "{after:?}");
     drop(lease.unwrap());
     fleet.assert_clean(&owner).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_ends_every_wait_of_the_owner_whoever_won() {
+async fn any_won_share_ends_every_wait_of_the_owner() {
     let (fleet, rival) = held_elsewhere().await;
     let (mutex, owner) = (fleet.mutex(), Owner::new());
-    // Four requests: none of them can join another.
+    // These waits make four requests, because none of them can join another.
     let limits = [9, 7, 5, 3].map(|s| mutex.clone().wait_timeout(SOON * s));
     let mut waiting = Vec::new();
     for mutex in limits {
@@ -261,7 +262,7 @@ async fn a_wait_of_zero_is_one_attempt_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_wait_is_everybodys_and_comes_once() {
+async fn an_error_of_a_shared_wait_reaches_every_waiter() {
     let fleet = fleet().await;
     let (mutex, owner) = (fleet.mutex(), Owner::new());
     fleet.stop_all();
@@ -289,7 +290,7 @@ async fn an_error_of_the_wait_is_everybodys_and_comes_once() {
     ));
 }
 
-/// The one who began the wait does not look any more, and is still there: his old answer is nobody else's.
+/// The task that began the wait does not poll any more, but it still exists. No other task may take its old answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_is_not_joined() {
     let (fleet, rival) = held_elsewhere().await;
@@ -317,7 +318,7 @@ async fn an_answer_that_is_not_taken_is_not_joined() {
     assert_eq!(unread.await.unwrap().token(), lease.token());
 }
 
-/// The notice of this ttl is 500 ms: such a lease is lost when it is won.
+/// The notice of this ttl is 500 ms, so such a lease is lost as soon as it is granted.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_ends_at_once_is_lost_and_does_not_hang() {
     let quorum = Quorum::in_memory(3);

@@ -1,4 +1,4 @@
-//! Which module names which, read from the source.
+//! Which module names which other module, read from the source.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,10 +8,10 @@ use std::{
 
 use syn::{Attribute, Item, UseTree, visit::Visit};
 
-/// The modules of a library, `a::b` for `src/a/b.rs`, and who names whom; the root is the empty name.
+/// The edges between the modules of a library. The module of `src/a/b.rs` is `a::b`, and the root has the empty name.
 pub(crate) struct Names(BTreeSet<(String, String)>);
 
-/// The room that a module stands in: the first part of its name.
+/// The room that contains a module: the first part of its name.
 pub(crate) fn room(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }
@@ -31,7 +31,7 @@ impl Names {
         Self::of(&files)
     }
 
-    /// Of modules and their code.
+    /// Reads these modules with their code.
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let mut library = Library::default();
         let mut found = Vec::new();
@@ -53,7 +53,7 @@ impl Names {
         Self(edges)
     }
 
-    /// The first names the second.
+    /// Pairs of modules of which the first names the second.
     pub(crate) fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(from, to)| (&**from, &**to))
     }
@@ -62,9 +62,9 @@ impl Names {
 #[derive(Default)]
 struct Library {
     modules: BTreeSet<String>,
-    /// Modules that are built for tests alone.
+    /// Modules that are built only for tests.
     tests: BTreeSet<String>,
-    /// What a module re-exports: its own name for it, and the path that it comes by.
+    /// The re-exports of a module: its own name for each, and the path that it stands for.
     reexports: BTreeMap<(String, String), Vec<String>>,
 }
 
@@ -77,7 +77,7 @@ impl Library {
         self.tests.iter().any(inside)
     }
 
-    /// The module in which what an absolute path names is defined; none if that is not of this library.
+    /// The module that defines what an absolute path names. `None` if that does not belong to this library.
     fn module_of(&self, path: &[String]) -> Option<String> {
         let mut module = String::new();
         for (i, part) in path.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Library {
             } else if let Some(target) = self.reexports.get(&(module.clone(), part.clone())) {
                 let rest = path[i + 1..].iter().cloned();
                 let target: Vec<String> = target.iter().cloned().chain(rest).collect();
-                // A crate that is re-exported by its own name is not of this library.
+                // A crate that is re-exported under its own name does not belong to this library.
                 return (target != path).then(|| self.module_of(&target)).flatten();
             } else {
                 break;
@@ -100,9 +100,9 @@ impl Library {
     }
 }
 
-/// All paths of one file that begin with `crate`, `self` or `super`, as absolute ones.
+/// Finds all paths of one file that begin with `crate`, `self` or `super`, and makes them absolute.
 struct Finder {
-    /// Where it is: inline modules inside a file are part of its name only for `self` and `super`.
+    /// The current position. Inline modules of a file are part of its name only for `self` and `super`.
     here: Vec<String>,
     module: String,
     paths: Vec<(String, Vec<String>)>,
@@ -125,7 +125,7 @@ impl Finder {
         }
     }
 
-    /// None where it does not begin at a known place: a crate, or a name that was brought here.
+    /// Returns `None` if the path does not begin at a known place: at a crate, or at an imported name.
     fn absolute(&self, parts: &[String]) -> Option<Vec<String>> {
         let mut path = match parts.first()?.as_str() {
             "crate" => Vec::new(),
@@ -151,7 +151,7 @@ impl Finder {
         }
     }
 
-    /// Each name that a `use` brings, and its path.
+    /// Collects each name that a `use` imports, with its path.
     fn leaves(tree: &UseTree, before: &[String], leaves: &mut Vec<(String, Vec<String>)>) {
         let with = |part: String| [before, &[part]].concat();
         match tree {
@@ -209,7 +209,7 @@ impl<'ast> Visit<'ast> for Finder {
             if !matches!(item.vis, syn::Visibility::Inherited)
                 && let Some(path) = path
             {
-                // A re-export passes on; it is not what the module itself needs.
+                // A re-export passes the name on. The module itself does not need it.
                 self.reexports.insert((self.here.join("::"), name), path);
             } else {
                 self.found(&parts);
@@ -244,7 +244,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// `#[cfg(test)]`, and what tests and the simulation alone are built with.
+/// Returns true for `#[cfg(test)]`, and for features that only tests and the simulation use.
 fn is_test(attribute: &Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else {
         return false;
@@ -260,7 +260,7 @@ fn is_test(attribute: &Attribute) -> bool {
         .contains(&&*tokens)
 }
 
-/// Every file of Rust in a folder.
+/// All Rust files in a folder.
 pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,5 +1,5 @@
-//! A sorted set of holders by the time at which each took its permit, by its own clock; the first L hold. One transaction
-//! drops who is over, adds who asks, and tells its rank.
+//! A sorted set of holders, ordered by the time at which each took its permit, by its own clock. The first L entries
+//! hold. One transaction drops expired entries, adds the caller, and returns its rank.
 //!
 //! "Redis in Action", 6.3.1:
 //! <https://redis.io/ebook/part-2-core-concepts/chapter-6-application-components-in-redis/6-3-counting-semaphores/6-3-1-building-a-basic-counting-semaphore/>
@@ -8,7 +8,7 @@ use super::*;
 
 const HOLDERS: &str = "holders";
 
-/// Whether `id` has a permit now; `now` is what its clock says.
+/// Returns true if `id` has a permit now. `now` is the time on its clock.
 fn acquire(conn: &mut Connection, id: &str, now: u64) -> bool {
     let (rank,): (usize,) = redis::pipe()
         .atomic()
@@ -28,7 +28,7 @@ fn acquire(conn: &mut Connection, id: &str, now: u64) -> bool {
     rank < LIMIT
 }
 
-/// As some packages have it: who finds L holders is refused, wherever it would stand.
+/// Some packages do it this way: a caller that finds L holders is refused, no matter what its rank would be.
 fn acquire_by_count(conn: &mut Connection, id: &str, now: u64) -> bool {
     let over = (now - TIMEOUT).to_string();
     let _: () = ask(conn, &["ZREMRANGEBYSCORE", HOLDERS, "-inf", &over]);
@@ -70,9 +70,9 @@ fn a_clock_10_ms_ahead_ends_a_permit_that_is_still_good() {
     }
 }
 
-/// The master counts the time of each permit, by its own clock; clients send durations only.
+/// The master counts the time of each permit with its own clock. Clients send only durations.
 #[tokio::test]
-async fn ours_ends_no_permit_that_its_holder_takes_for_good() {
+async fn quorate_ends_no_permit_that_its_holder_considers_valid() {
     let server = Server::start(Kind::Redis);
     let once = program([server.url()]).await.renewal(Renewal::off());
     let once = once.ttl(Duration::from_millis(700));

@@ -1,4 +1,5 @@
-//! The recipe of `numbers`, under a lock that ends by itself. Who finds no permit, or not the lock, sleeps and asks again.
+//! The recipe of `numbers`, under a lock that expires by itself. A caller that gets no permit, or not the lock, sleeps
+//! and asks again.
 //!
 //! "Redis in Action", 6.3.4:
 //! <https://redis.io/ebook/part-2-core-concepts/chapter-6-application-components-in-redis/6-3-counting-semaphores/6-3-4-preventing-race-conditions/>
@@ -19,7 +20,7 @@ fn unlock(conn: &mut Connection, id: &str) -> bool {
     ask(conn, &["EVAL", IF_MINE, "1", LOCK, id])
 }
 
-/// None: it did not get the lock.
+/// `None` if it did not get the lock.
 fn acquire(conn: &mut Connection, id: &str) -> Option<bool> {
     if !lock(conn, id) {
         return None;
@@ -39,7 +40,7 @@ fn a_pause_that_outlasts_the_lock_gives_a_permit_too_many() {
     assert!(lock(&mut conn, "paused"));
     let number = numbers::draw(&mut conn, NOON);
     assert_eq!(acquire(&mut conn, "c"), None, "the lock holds off others");
-    // Its timeout ends while its holder is paused.
+    // The lock expires while its holder is paused.
     let _: () = ask(&mut conn, &["PEXPIRE", LOCK, "0"]);
     assert_eq!(acquire(&mut conn, "c"), Some(true), "the last permit");
     assert_eq!(acquire(&mut conn, "d"), Some(false), "all are taken");
@@ -55,7 +56,7 @@ fn a_pause_that_outlasts_the_lock_gives_a_permit_too_many() {
 }
 
 #[test]
-fn who_sleeps_between_tries_is_overtaken() {
+fn a_client_that_sleeps_between_tries_is_overtaken() {
     let server = Server::start(Kind::Redis);
     let mut conn = server.conn();
     for id in ["a", "b", "c"] {
@@ -71,9 +72,10 @@ fn who_sleeps_between_tries_is_overtaken() {
     }
 }
 
-/// There is no lock to outlast. Who is paused while it holds is told by its own clock, and refused by the store.
+/// There is no lock that a pause could outlast. A paused holder learns of its loss from its own clock, and the store
+/// refuses it.
 #[tokio::test]
-async fn ours_tells_who_was_paused_from_the_next_holder() {
+async fn quorate_tells_a_paused_holder_from_the_next_one() {
     let server = Server::start(Kind::Redis);
     let (quorum, store) = (program([server.url()]).await, Gate::new());
     let _held = [
@@ -94,13 +96,13 @@ async fn ours_tells_who_was_paused_from_the_next_holder() {
 }
 
 #[tokio::test]
-async fn ours_calls_who_waits_and_lets_nobody_overtake() {
+async fn quorate_calls_the_waiter_and_lets_no_client_overtake() {
     let server = Server::start(Kind::Redis);
     let (early, late) = (program([server.url()]).await, program([server.url()]).await);
     let mut held = all_held(&server).await;
     for _ in 0..3 {
         let waits = tokio::spawn(early.acquire());
-        sleep(Duration::from_millis(100)).await; // it stands in line
+        sleep(Duration::from_millis(100)).await; // the waiter is in the queue by then
         held.pop().unwrap().release().await.unwrap();
         assert!(late.try_acquire().await.unwrap().is_none(), "it just came");
         held.push(timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap());

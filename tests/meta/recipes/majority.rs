@@ -1,12 +1,13 @@
-//! The recipe of `clocks` on several masters: each counts its holders, and who is counted by a majority holds.
+//! The recipe of `clocks` on several masters. Each master counts its holders, and a client that a majority counts is a
+//! holder.
 //!
-//! As `RedlockSemaphore` of the npm package redis-semaphore (<https://github.com/swarthy/redis-semaphore>). The docs of the
-//! .NET package DistributedLock say why it offers no such thing:
+//! `RedlockSemaphore` of the npm package redis-semaphore does this (<https://github.com/swarthy/redis-semaphore>). The
+//! documentation of the .NET package DistributedLock says why that package offers nothing like it:
 //! <https://github.com/madelson/DistributedLock/blob/master/docs/DistributedLock.Redis.md>
 
 use super::*;
 
-/// Whether this master counts `id` among its holders now.
+/// Returns true if this master counts `id` among its holders now.
 fn vote(conn: &mut Connection, id: usize, limit: usize) -> bool {
     let holders: usize = ask(conn, &["ZCARD", "holders"]);
     if holders < limit {
@@ -15,7 +16,8 @@ fn vote(conn: &mut Connection, id: usize, limit: usize) -> bool {
     holders < limit
 }
 
-/// All clients ask all masters, and each request comes where another client's could have come first: how many hold.
+/// All clients ask all masters, and their requests arrive in an order that real requests could have. Returns the number
+/// of holders.
 fn holders(n: usize, limit: usize, clients: usize) -> usize {
     let fleet = Fleet::start(n, Kind::Redis);
     let mut votes = vec![0; clients];
@@ -31,7 +33,7 @@ fn holders(n: usize, limit: usize, clients: usize) -> usize {
 }
 
 #[test]
-fn masters_that_count_admit_half_as_many_again() {
+fn masters_that_each_count_holders_admit_too_many() {
     for (n, limit, admitted) in [(3, 2, 3), (3, 10, 15), (5, 10, 16), (7, 10, 17)] {
         let quorum = n / 2 + 1;
         assert_eq!(admitted, n * limit / quorum);
@@ -44,7 +46,7 @@ fn masters_that_count_admit_half_as_many_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ours_admits_the_limit() {
+async fn quorate_admits_exactly_the_limit() {
     const CLIENTS: usize = 15;
     let fleet = Fleet::start(3, Kind::Redis);
     let mut asks = Vec::new();

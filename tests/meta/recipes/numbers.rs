@@ -1,5 +1,6 @@
-//! Two sorted sets: holders by time, to know who is over, and holders by a number from a counter, of whom the first L
-//! hold. One transaction drops who is over from both and draws the number; the next adds who asks, and tells its rank.
+//! Two sorted sets. One orders the holders by time, to find expired ones. The other orders them by a number from a
+//! counter, and its first L entries hold. One transaction drops expired holders from both sets and draws the number.
+//! The next one adds the caller, and returns its rank.
 //!
 //! "Redis in Action", 6.3.2 and 6.3.3:
 //! <https://redis.io/ebook/part-2-core-concepts/chapter-6-application-components-in-redis/6-3-counting-semaphores/6-3-2-fair-semaphores/>
@@ -9,7 +10,7 @@ use super::*;
 const TIMES: &str = "times";
 const OWNERS: &str = "owners";
 
-/// The first transaction: a number.
+/// The first transaction, which draws a number.
 pub(super) fn draw(conn: &mut Connection, now: u64) -> u64 {
     let (number,) = redis::pipe()
         .atomic()
@@ -26,7 +27,7 @@ pub(super) fn draw(conn: &mut Connection, now: u64) -> u64 {
     number
 }
 
-/// The second: whether `id`, which drew that number, has a permit now.
+/// The second transaction. Returns true if `id`, which drew that number, has a permit now.
 pub(super) fn take(conn: &mut Connection, id: &str, number: u64, now: u64) -> bool {
     let (rank,): (usize,) = redis::pipe()
         .atomic()
@@ -56,7 +57,7 @@ pub(super) fn release(conn: &mut Connection, id: &str) {
     let _: () = ask(conn, &["ZREM", OWNERS, id]);
 }
 
-/// Whether it still holds: its time was there to be renewed.
+/// Returns true if it still holds: its time could be renewed.
 fn refresh(conn: &mut Connection, id: &str, now: u64) -> bool {
     let added: u64 = ask(conn, &["ZADD", TIMES, &now.to_string(), id]);
     if added > 0 {
@@ -94,7 +95,7 @@ fn a_clock_that_is_ahead_by_the_timeout_still_ends_every_permit() {
 }
 
 #[tokio::test]
-async fn ours_gives_a_slow_client_what_is_free_when_its_request_arrives() {
+async fn quorate_decides_when_the_request_of_a_slow_client_arrives() {
     let server = Server::start(Kind::Redis);
     let proxy = Proxy::start(&server);
     let through = format!("redis://127.0.0.1:{}", proxy.port());

@@ -1,7 +1,8 @@
-//! A list of L tokens. BLPOP takes one, or waits for one; LPUSH gives it back. A watchdog may put back what was taken too
-//! long ago: who has taken a token writes it down, with the time.
+//! A list of L tokens. BLPOP takes one, or waits for one. LPUSH gives it back. A client that has taken a token notes
+//! it, with the time. So a watchdog can put back tokens that were taken too long ago.
 //!
-//! As in the Ruby gem redis-semaphore, whose `stale_client_timeout` is that watchdog: <https://github.com/dv/redis-semaphore>
+//! The Ruby gem redis-semaphore does this, and its `stale_client_timeout` is the watchdog:
+//! <https://github.com/dv/redis-semaphore>
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn create(conn: &mut Connection) {
     }
 }
 
-/// None: no token came soon enough.
+/// `None` if no token came soon enough.
 fn pop(conn: &mut Connection) -> Option<String> {
     let popped: Option<(String, String)> = ask(conn, &["BLPOP", FREE, "0.05"]);
     popped.map(|(_, token)| token)
@@ -31,7 +32,7 @@ fn release(conn: &mut Connection, token: &str) {
     let _: () = ask(conn, &["LPUSH", FREE, token]);
 }
 
-/// Puts back what was taken too long ago, and says how many.
+/// Puts back tokens that were taken too long ago, and returns their number.
 fn watchdog(conn: &mut Connection, now: u64) -> usize {
     let taken: Vec<(String, u64)> = ask(conn, &["HGETALL", TAKEN]);
     let stale = taken.iter().filter(|(_, since)| since + TIMEOUT < now);
@@ -71,7 +72,7 @@ fn a_token_that_the_watchdog_put_back_comes_twice_for_ever() {
     create(&mut conn);
     let slow = acquire(&mut conn, NOON).unwrap();
     assert_eq!(watchdog(&mut conn, NOON + TIMEOUT + 1), 1);
-    release(&mut conn, &slow); // it was slow, not dead
+    release(&mut conn, &slow); // the client was slow, not dead
 
     let tokens: Vec<_> = std::iter::from_fn(|| acquire(&mut conn, NOON)).collect();
     assert_eq!(tokens.len(), LIMIT + 1, "from now on");
@@ -79,13 +80,13 @@ fn a_token_that_the_watchdog_put_back_comes_twice_for_ever() {
 }
 
 #[tokio::test]
-async fn ours_gives_the_permits_of_the_crashed_to_the_next() {
+async fn quorate_gives_the_permits_of_a_crashed_client_to_the_next() {
     let server = Server::start(Kind::Redis);
     let crashes = program([server.url()])
         .await
         .ttl(Duration::from_millis(500));
     for _ in 0..LIMIT {
-        // As after a kill -9: nobody releases it, nobody renews it.
+        // This is like a kill -9: nobody releases the permit, and nobody renews it.
         crashes.acquire().await.unwrap().abandon();
     }
     let other = program([server.url()]).await;
@@ -101,7 +102,7 @@ async fn ours_gives_the_permits_of_the_crashed_to_the_next() {
 }
 
 #[tokio::test]
-async fn ours_takes_nothing_back_from_a_slow_holder_whose_permit_is_over() {
+async fn quorate_frees_no_permit_when_a_slow_holder_releases_too_late() {
     let server = Server::start(Kind::Redis);
     let semaphore = program([server.url()]).await;
     let mut held = vec![

@@ -1,4 +1,4 @@
-//! Operators see who holds and who waits, on in-process masters, on Redis and on Valkey.
+//! Operators see the holders and the waiters: on in-process masters, on Redis and on Valkey.
 
 mod queue;
 mod rwlock;

@@ -1,5 +1,5 @@
-//! Operators see who waits in line, for how long and on which nodes, and an eviction goes on to the first of them: on
-//! masters in this process, on Redis and on Valkey.
+//! Operators see the waiters in the queue, for how long they wait and on which nodes. After an eviction the lock goes
+//! to the first of them. The tests use masters in this process, Redis and Valkey.
 
 use super::{NAME, PATIENCE, in_memory, ms, on_servers, seen};
 use crate::support::{Fleet, Kind};
@@ -8,14 +8,14 @@ use tokio::{task::JoinHandle, time};
 
 type Waiting = JoinHandle<Result<Lease, Error>>;
 
-/// Who stands in line, if all stand on all nodes.
+/// The waiters in the queue, if all of them stand on all nodes.
 fn labels(seen: &Inspection) -> Vec<String> {
     let line = seen.line();
     let everywhere = line.iter().filter(|waiter| waiter.nodes.len() == 3);
     everywhere.map(|waiter| waiter.label.clone()).collect()
 }
 
-/// Asks, and returns when every node knows it.
+/// Starts a wait, and returns when every node has it in its queue.
 async fn waits(quorum: &Quorum, line: &[&str]) -> Waiting {
     let waiting = tokio::spawn(quorum.mutex(NAME).lock());
     seen(quorum, &format!("{line:?}"), |seen| labels(seen) == line).await;
@@ -27,7 +27,7 @@ async fn granted(waiting: Waiting) -> Lease {
     lease.expect("it is served").unwrap().unwrap()
 }
 
-// ---- what every kind of node tells ----------------------------------------------------------
+// ---- all kinds of nodes ---------------------------------------------------------------------
 
 async fn the_line_is_seen_and_served([ann, bob, eve]: [Quorum; 3]) {
     let held = ann.mutex(NAME).lock().await.unwrap();
@@ -45,8 +45,8 @@ async fn the_line_is_seen_and_served([ann, bob, eve]: [Quorum; 3]) {
         assert_eq!(node.line[0].nodes, std::slice::from_ref(&node.node));
     }
     let text = seen_now.to_string();
-    assert!(text.contains("; 2 wait in line\n"), "{text}");
-    assert!(text.contains("\nIN LINE  WAITED"), "{text}");
+    assert!(text.contains("; 2 wait in the queue\n"), "{text}");
+    assert!(text.contains("\nWAITER  WAITED"), "{text}");
 
     assert!(ann.evict(NAME).await.unwrap(), "it was held");
     let bobs = granted(bobs).await;
@@ -92,9 +92,10 @@ async fn on_valkey() {
     the_line_is_seen_and_served(on_servers(&fleet).await).await;
 }
 
-/// The head of a line asks by itself four times a second: an eviction that served nobody would take until then.
+/// The head of a queue asks by itself four times a second. If an eviction served nobody, the head would wait until
+/// then.
 #[tokio::test(start_paused = true)]
-async fn an_eviction_serves_the_line_at_once() {
+async fn an_eviction_serves_the_queue_at_once() {
     let [ann, bob, eve] = in_memory().await;
     for round in 0..6_u32 {
         let held = ann.mutex(NAME).lock().await.unwrap();
@@ -110,7 +111,7 @@ async fn an_eviction_serves_the_line_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_line_is_counted_and_its_first_are_named() {
+async fn a_long_queue_is_counted_and_its_first_are_named() {
     let [ann, bob, eve] = in_memory().await;
     let held = ann.mutex(NAME).lock().await.unwrap();
     let all: Vec<Waiting> = (0..130)

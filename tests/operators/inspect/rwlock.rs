@@ -1,5 +1,5 @@
-//! Operators see who reads, who writes and who waits to write, and free a read-write lock: on masters in this process, on
-//! Redis and on Valkey. Of several names at once they see each.
+//! Operators see the readers, the writer and the waiting writers of a read-write lock, and free it: on masters in this
+//! process, on Redis and on Valkey. For several names at once they see each name.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::support::{Fleet, Kind};
 use quorate::{Error, Inspection, Lease, LossReason, Quorum};
 use tokio::{task::JoinHandle, time};
 
-/// Short, so that a loss is soon learnt of.
+/// The ttl is short, so that a holder soon learns of a loss.
 const TTL: Duration = Duration::from_secs(2);
 
 type Waiting = JoinHandle<Result<Lease, Error>>;
 
-/// Whether every node has a writer or none, so many readers, and so many who wait to write.
+/// Returns true if every node has a writer (or none), this many readers, and this many waiting writers.
 fn everywhere(seen: &Inspection, writes: bool, reading: u64, waiting: u64) -> bool {
     seen.nodes.iter().all(|node| {
         let known = node.rwlock.as_ref();
@@ -38,7 +38,7 @@ async fn is_evicted(lease: &Lease) {
     assert!(lease.held_for() < PATIENCE);
 }
 
-// ---- what every kind of node tells ----------------------------------------------------------
+// ---- all kinds of nodes ---------------------------------------------------------------------
 
 async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let nothing = ann.inspect(NAME).await.unwrap();
@@ -63,7 +63,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let text = read.to_string();
     let first = "\"nightly\" is held for reading by 2\n";
     assert!(text.starts_with(first), "{text}");
-    // Nothing of a mutex.
+    // No mutex is shown.
     assert!(read.holder().is_none() && read.newest_token().is_none());
     assert!(!text.contains("HOLDER"), "{text}");
 
@@ -78,7 +78,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     anns.release().await.unwrap();
     bobs.release().await.unwrap();
     let eves = granted(eves).await;
-    // The intent of who has waited goes by itself.
+    // The intent of a writer that has waited ends by itself.
     let writes = seen(&ann, "eve writes", |seen| everywhere(seen, true, 0, 0)).await;
     assert_eq!(writes.writer().unwrap().label, "eve");
     assert!(writes.newest_rwlock_token() >= Some(eves.token()));
@@ -90,7 +90,7 @@ async fn readers_writers_and_who_waits_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let read = seen(&ann, "eve reads", |seen| everywhere(seen, false, 1, 0)).await;
     assert_eq!(read.readers()[0].holder.label, "eve");
 
-    // A mutex and a semaphore of that name are other things: all are shown.
+    // A mutex and a semaphore of that name are independent of it, and all three are shown.
     let locked = bob.mutex(NAME).lock().await.unwrap();
     let permit = bob.semaphore(NAME, 2).acquire().await.unwrap();
     let all = ann.inspect(NAME).await.unwrap().to_string();
@@ -109,7 +109,7 @@ async fn an_eviction_reaches_every_holder([ann, bob, eve]: [Quorum; 3]) {
     assert!(!eve.evict(NAME).await.unwrap(), "it was free");
     let readers = [reader(&ann).await, reader(&bob).await];
     assert!(eve.evict(NAME).await.unwrap());
-    // At once, whoever believes that it reads.
+    // It is free at once, no matter who believes to hold a read lock.
     let eves = eve.rwlock(NAME).ttl(TTL).try_write().await.unwrap();
     let eves = eves.expect("it was freed");
     for reader in &readers {
@@ -118,19 +118,20 @@ async fn an_eviction_reaches_every_holder([ann, bob, eve]: [Quorum; 3]) {
     drop(readers);
     assert!(eves.is_valid());
 
-    // Who waits is told, and gets in.
+    // A waiter is told, and gets the lock.
     let waits: Waiting = tokio::spawn(bob.rwlock(NAME).ttl(TTL).read());
     time::sleep(ms(300)).await;
     assert!(!waits.is_finished());
     let evicted = time::Instant::now();
     assert!(ann.evict(NAME).await.unwrap());
     let bobs = granted(waits).await;
-    // Half of the ttl: it gets in because it is told, and not because a lease has expired.
+    // This is less than half of the ttl: the waiter gets the lock because it was told, and not because a lease has
+    // expired.
     assert!(evicted.elapsed() < TTL / 2, "{:?}", evicted.elapsed());
     is_evicted(&eves).await;
     assert!(bobs.is_valid());
 
-    // The mutex of the name too, both at once.
+    // This also frees the mutex of the name, both at once.
     let locked = bob.mutex(NAME).ttl(TTL).lock().await.unwrap();
     assert!(ann.evict(NAME).await.unwrap());
     is_evicted(&locked).await;
@@ -197,7 +198,7 @@ async fn many_readers_are_counted_and_the_first_are_named() {
     assert_eq!((many.readers().len(), many.reading()), (100, 120));
     let text = many.to_string();
     assert!(text.ends_with("\nand 100 more"), "{text}");
-    // An eviction names fewer still, and frees all.
+    // An eviction names even fewer of them, and frees all.
     assert!(bob.evict(NAME).await.unwrap());
     assert!(bob.rwlock(NAME).try_write().await.unwrap().is_some());
 }

@@ -1,5 +1,5 @@
-//! Operators see how many slots of a semaphore are taken, who has which, and who waits: on masters in this process, on
-//! Redis and on Valkey.
+//! Operators see how many slots of a semaphore are taken, who holds each slot, and who waits: on masters in this
+//! process, on Redis and on Valkey.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use quorate::{Inspection, MemoryNode, Quorum};
 use redis::FromRedisValue as _;
 use tokio::time;
 
-/// Whether every node has all of the held slots and nothing else, and so many wait there.
+/// Returns true if every node has exactly the held slots, and this many waiters.
 fn everywhere(seen: &Inspection, held: u32, waiting: u64) -> bool {
     seen.nodes.iter().all(|node| {
         let known = node.semaphore.as_ref();
@@ -17,7 +17,7 @@ fn everywhere(seen: &Inspection, held: u32, waiting: u64) -> bool {
     })
 }
 
-// ---- what every kind of node tells ----------------------------------------------------------
+// ---- all kinds of nodes ---------------------------------------------------------------------
 
 async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     let nothing = ann.inspect(NAME).await.unwrap();
@@ -39,7 +39,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
         assert!(slot.is_held && slot.nodes.len() == 3, "{full}");
         let left = slot.holder.remaining.unwrap();
         assert!(left > Duration::ZERO && left <= ms(10_000), "{left:?}");
-        // A node may have minted for one who asked for the slot, and gave it back.
+        // A node may have made a token for a caller that asked for the slot and gave it back.
         assert!(slot.token >= Some(lease.token()), "{full}");
     }
     let labels = [&anns, &bobs].map(|lease| {
@@ -53,10 +53,10 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
     assert!(line[0].waited < PATIENCE * 2, "{:?}", line[0].waited);
     let text = full.to_string();
     assert!(
-        text.starts_with("\"nightly\": 2 of 2 slots are taken; 1 waits in line\n"),
+        text.starts_with("\"nightly\": 2 of 2 slots are taken; 1 waits in the queue\n"),
         "{text}"
     );
-    // Nothing of a mutex.
+    // No mutex is shown.
     assert!(full.holder().is_none() && full.line().is_empty());
 
     let freed = anns.slot();
@@ -72,7 +72,7 @@ async fn slots_and_the_line_are_seen([ann, bob, eve]: [Quorum; 3]) {
         "who holds is who waited"
     );
 
-    // A mutex of that name is another thing: both are shown, and an eviction frees only the mutex.
+    // A mutex of that name is independent of it. Both are shown, and an eviction frees only the mutex.
     let locked = bob.mutex(NAME).lock().await.unwrap();
     let both = ann.inspect(NAME).await.unwrap();
     assert_eq!(both.holder().unwrap().label, "bob");
@@ -133,7 +133,7 @@ async fn many_slots_are_counted_and_the_first_are_named() {
 
 /// A node that answers for the mutex but not for the semaphore counts as one that did not answer.
 #[tokio::test(start_paused = true)]
-async fn what_a_node_does_not_say_is_not_called_free() {
+async fn slots_of_silent_nodes_are_not_called_free() {
     let nodes: [MemoryNode; 3] = std::array::from_fn(|_| MemoryNode::new());
     let quorum = Quorum::builder().nodes(nodes.clone());
     let quorum = quorum.connect().await.unwrap();
@@ -144,14 +144,14 @@ async fn what_a_node_does_not_say_is_not_called_free() {
     let seen = quorum.inspect(NAME).await.unwrap();
     assert!(
         seen.to_string().starts_with(
-            "\"nightly\": which slots are taken cannot be told, 1 of 3 nodes answered and 2 are needed"
+            "\"nightly\": the taken slots are unknown, 1 of 3 nodes answered and 2 are needed"
         ),
         "{seen}"
     );
 }
 
-/// A node may have the same holder in another slot, which it won there: an eviction frees a slot on each node only from the
-/// holder that this node names.
+/// A node may have the same holder in another slot, which the holder won there. So an eviction frees a slot on each
+/// node only from the holder that this node names.
 #[tokio::test]
 async fn an_eviction_frees_no_other_slot_of_the_same_holder() {
     let fleet = Fleet::mixed(3);
@@ -166,7 +166,7 @@ async fn an_eviction_frees_no_other_slot_of_the_same_holder() {
     let (key, ends) = (of(""), of("-ends"));
     let server = fleet.iter().next().unwrap();
     let text = |words: &[&str]| String::from_redis_value(server.cmd(words)).unwrap();
-    // Everywhere, before it is moved by hand on one.
+    // Wait until the slot is taken everywhere, before the entry is moved by hand on one node.
     while server.cmd(&["HEXISTS", &key, slot]) != redis::Value::Int(1) {
         time::sleep(ms(5)).await;
     }

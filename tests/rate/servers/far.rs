@@ -1,8 +1,8 @@
-//! Masters that are far away: their units are used within the longest grace, and beyond it the others serve alone.
+//! Masters that are far away. Their units are used within the longest grace. Beyond it the other masters serve alone.
 
 use super::*;
 
-/// The masters at these distances, in ms of a round trip.
+/// Puts the masters at these distances, in ms of a round trip.
 pub(super) async fn at(fleet: &Fleet, near: &Quorum, round_trips: &[u64]) -> (Vec<Proxy>, Quorum) {
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     for (proxy, ms) in proxies.iter().zip(round_trips) {
@@ -17,7 +17,8 @@ pub(super) async fn at(fleet: &Fleet, near: &Quorum, round_trips: &[u64]) -> (Ve
     (proxies, quorum)
 }
 
-/// A payout service asks twice as often as the limit allows. It is told yes or no each time, and the no comes with a wait.
+/// A payout service asks twice as often as the limit allows. Each time it gets a yes or a no, and a no comes with a
+/// wait.
 #[tokio::test]
 async fn one_slow_master_of_three_never_makes_a_check_fail() {
     let (fleet, near) = fleet(3).await;
@@ -43,7 +44,7 @@ async fn one_slow_master_of_three_never_makes_a_check_fail() {
                 let pause = Duration::from_secs(1) / (2 * limit);
                 tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
             }
-            // Two seconds: at least twice what the near masters have.
+            // In two seconds, at least twice the shares of the near masters.
             println!(
                 "{limit} in 1 s at {round_trip} ms: {allowed} of {} were allowed",
                 limit * 4
@@ -53,7 +54,7 @@ async fn one_slow_master_of_three_never_makes_a_check_fail() {
     }
 }
 
-/// Three regions use the whole limit, not only the shares that are near.
+/// Clients in three regions use the whole limit, not only the shares that are near.
 #[tokio::test]
 async fn a_fleet_over_three_regions_uses_its_whole_limit() {
     let (fleet, near) = fleet(3).await;
@@ -80,6 +81,6 @@ async fn a_fleet_over_three_regions_uses_its_whole_limit() {
         most(&used, Duration::from_secs(1))
     );
     assert!(most(&used, Duration::from_secs(1)) <= 99);
-    // Two shares of three would be 330; the yield of a limit in 1 s is 0.88 with a grace of 100 ms.
+    // Two shares of three would be 330. The yield of a limit in 1 s is 0.88 with a grace of 100 ms.
     assert!(late > 380, "{late}");
 }

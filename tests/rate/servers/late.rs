@@ -1,10 +1,10 @@
-//! Answers that come too late: after the node timeout, or later than units may be used.
+//! Answers that come too late: after the node timeout, or later than their units may be used.
 
 use quorate::{Error, Outage};
 
 use super::*;
 
-/// The same masters by a longer way; all of them are met.
+/// A client that reaches the same masters over a longer way. All of them are met.
 async fn far(near: &Quorum, proxies: &[Proxy]) -> Quorum {
     let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     let word = near.fleet().to_owned();
@@ -15,7 +15,8 @@ async fn far(near: &Quorum, proxies: &[Proxy]) -> Quorum {
     far
 }
 
-/// Units are given back in the background; those that are not count for a second at least.
+/// Waits until the limiter has the wanted units. They are given back in the background. Units that are not given back
+/// count for a second at least.
 async fn has_soon(limiter: &RateLimiter, wanted: u32) {
     let asked = Instant::now();
     loop {
@@ -31,9 +32,9 @@ async fn has_soon(limiter: &RateLimiter, wanted: u32) {
     }
 }
 
-/// Its caller was told of an outage: what the answer names goes back.
+/// The caller was told of an outage, so the units of the late answer are given back.
 #[tokio::test]
-async fn what_comes_after_the_node_timeout_goes_back() {
+async fn units_that_arrive_after_the_node_timeout_go_back() {
     let (fleet, near) = fleet(3).await;
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let far = far(&near, &proxies).await;
@@ -48,9 +49,9 @@ async fn what_comes_after_the_node_timeout_goes_back() {
     has_soon(&near, 30).await;
 }
 
-/// They lose patience before it is asked for, while it is under way, and after.
+/// Callers lose patience before the request is sent, while it is under way, and after that.
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_goes_back() {
+async fn units_that_no_caller_waits_for_go_back() {
     let (fleet, near) = fleet(3).await;
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let far = far(&near, &proxies).await;
@@ -64,7 +65,7 @@ async fn what_nobody_waits_for_any_more_goes_back() {
         let patience = Duration::from_millis(n * 8);
         let told = tokio::time::timeout(patience, check).await;
         let told = told.is_ok_and(|decision| decision.unwrap().is_allowed());
-        // What was asked for comes, and goes back.
+        // The requested units arrive, and are given back.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let left = 30 - 20 * u32::from(told);
         has_soon(&near.rate_limiter(&name, quota()), left).await;
@@ -75,20 +76,20 @@ async fn what_nobody_waits_for_any_more_goes_back() {
     assert!(!told[3] && told[11], "{told:?}");
 }
 
-/// All round trips are longer than the longest grace. What came goes back, and the caller is told so, whatever it chose for an
-/// outage.
+/// All round trips are longer than the longest grace. Units that arrive are given back, and the caller is told so. This
+/// holds for each choice about an outage.
 #[tokio::test]
 async fn a_grace_below_the_round_trip_is_named_and_takes_nothing() {
     let (fleet, near) = fleet(3).await;
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let delay = |one_way| proxies.iter().for_each(|proxy| proxy.delay(one_way));
     let one_way = Duration::from_millis(60);
-    // Its grace is 100 ms at most.
+    // The grace for this quota is 100 ms at most.
     let quota = Quota::per_second(30);
     let near_limiter = near.rate_limiter(NAME, quota.clone());
     let mut last = None;
     for outage in [Outage::Error, Outage::Deny, Outage::Allow] {
-        // Each has just connected: it has not measured yet how far away they are, and asks them.
+        // Each client has just connected. It has not measured yet how far away the masters are, so it asks them.
         delay(Duration::ZERO);
         let quorum = far(&near, &proxies).await;
         let far = quorum.rate_limiter(NAME, quota.clone()).on_outage(outage);
@@ -103,15 +104,15 @@ async fn a_grace_below_the_round_trip_is_named_and_takes_nothing() {
         last = Some((quorum, far));
     }
     let (_quorum, far) = last.unwrap();
-    // Nearer now, and the grace follows.
+    // The masters are nearer now, and the grace follows.
     delay(one_way / 2);
     let allowed = async || far.check_n(20).await.is_ok_and(|said| said.is_allowed());
     let asked = Instant::now();
     while !allowed().await {
-        // Every try measures the round trips. Ten intervals are far more than it needs.
+        // Every attempt measures the round trips. Ten intervals are far more than it needs.
         assert!(asked.elapsed() < Duration::from_secs(10));
     }
-    // A grace that is set does not follow.
+    // A grace that was set does not follow.
     let fixed = far.grace(Duration::from_millis(50)).keyed("unused");
     let error = fixed.check_n(20).await.unwrap_err();
     assert!(matches!(error, Error::TooSlow(_)), "{error}");

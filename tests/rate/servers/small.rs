@@ -1,12 +1,12 @@
-//! Limits of few units, and what is told while none can be had.
+//! Limits of few units, and the answers while no unit is free.
 
 use super::*;
 
-/// Five per second and customer: no share of a master that is down, and nothing left over by a division.
+/// Five per second and customer. The limit loses neither the share of a dead master nor a remainder of a division.
 #[tokio::test]
 async fn a_small_limit_is_whole_while_a_minority_is_down() {
     for (masters, down) in [(3, 1), (5, 2)] {
-        // All its clients have a word, so no order of the masters is known.
+        // All clients have a fleet name, so no order of the masters is known.
         let (fleet, quorum) = fleet(masters).await;
         let few = |name: &str| quorum.rate_limiter(name, Quota::new(5, Duration::from_secs(10)));
         assert!(few("before").check_n(5).await.unwrap().is_allowed());
@@ -25,8 +25,8 @@ async fn a_small_limit_is_whole_while_a_minority_is_down() {
     }
 }
 
-/// Five per second and customer, one master of three 60 ms away: no request of a thousand is answered by an error, no
-/// customer has more than its limit, and each has most of it.
+/// Five per second and customer, with one master of three 60 ms away. None of a thousand requests gets an error, no
+/// customer gets more than its limit, and each gets most of it.
 #[tokio::test]
 async fn a_payout_service_answers_a_thousand_requests() {
     const CUSTOMERS: u64 = 20;
@@ -52,7 +52,7 @@ async fn a_payout_service_answers_a_thousand_requests() {
                     Ok(decision) => assert!(decision.wait() < second * 6 / 5, "{decision:?}"),
                     Err(error) => panic!("customer {customer}, request {n}: {error}"),
                 }
-                // Twice as many as are allowed.
+                // Each customer asks twice as often as the limit allows.
                 tokio::time::sleep((second / (2 * EACH)).saturating_sub(asked.elapsed())).await;
             }
             used
@@ -73,7 +73,7 @@ async fn a_payout_service_answers_a_thousand_requests() {
     assert!(rate > 0.8 * f64::from(EACH), "{rate:.2}");
 }
 
-/// Slots beside shares, and slots of two intervals: what is got first is still good when the last comes.
+/// Slots beside shares, and slots of two intervals. The units that come first are still good when the last ones come.
 #[tokio::test]
 async fn two_intervals_at_a_distance_are_served_together() {
     let (fleet, near) = fleet(3).await;
@@ -94,9 +94,9 @@ async fn two_intervals_at_a_distance_are_served_together() {
     }
 }
 
-/// A waiter for many units holds none of them meanwhile: others get the units that are there.
+/// A waiter for many units holds none of them meanwhile, so others get the units that are there.
 #[tokio::test]
-async fn who_waits_for_shares_keeps_no_slots() {
+async fn a_waiter_for_shares_keeps_no_slots() {
     let (fleet, quorum) = fleet(3).await;
     let other = builder(&fleet.urls()).fleet(quorum.fleet());
     let other = other.connect().await.unwrap();
@@ -116,9 +116,9 @@ async fn who_waits_for_shares_keeps_no_slots() {
     many.await.unwrap().unwrap();
 }
 
-/// The majority that answers is farther away while a near master may not give units: the grace follows that one.
+/// A near master may not give units, and the majority that answers is farther away. The grace follows that majority.
 #[tokio::test]
-async fn the_grace_follows_those_who_can_give_units() {
+async fn the_grace_follows_the_masters_that_can_give_units() {
     let (fleet, near) = fleet(3).await;
     let (_proxies, quorum) = far::at(&fleet, &near, &[1, 30, 70]).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(5));
@@ -138,9 +138,9 @@ async fn the_grace_follows_those_who_can_give_units() {
     }
 }
 
-/// One waits, and the majority is gone: who comes then is told at once, and who waits soon.
+/// One caller waits when the majority vanishes. A later caller is told at once, and the waiter soon.
 #[tokio::test]
-async fn who_comes_in_an_outage_does_not_wait_behind_another() {
+async fn a_call_in_an_outage_does_not_wait_behind_another() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::new(3, Duration::from_secs(10)));
     assert!(limiter.check_n(3).await.unwrap().is_allowed());
@@ -155,7 +155,7 @@ async fn who_comes_in_an_outage_does_not_wait_behind_another() {
     let asked = Instant::now();
     let error = limiter.until_ready().await.unwrap_err();
     assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
-    // A node timeout of 300 ms, and the rest for a busy machine.
+    // A node timeout of 300 ms. The rest is for a busy machine.
     assert!(
         asked.elapsed() < Duration::from_secs(1),
         "{:?}",
@@ -167,7 +167,7 @@ async fn who_comes_in_an_outage_does_not_wait_behind_another() {
         let error = one.await.unwrap().unwrap_err();
         assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
     }
-    // Far below the 10 s for which they would wait for units.
+    // This is far less than the 10 s for which they would wait for units.
     assert!(
         asked.elapsed() < Duration::from_secs(4),
         "{:?}",
@@ -175,7 +175,7 @@ async fn who_comes_in_an_outage_does_not_wait_behind_another() {
     );
 }
 
-/// A limiter for each customer: nothing is left on a master when their keys have ended.
+/// Each customer has a limiter. When their keys have expired, nothing is left on a master.
 #[tokio::test]
 async fn units_leave_no_counters() {
     let (fleet, quorum) = fleet_of(3, hasty).await;
@@ -200,14 +200,15 @@ async fn units_leave_no_counters() {
             if keys.is_empty() {
                 break;
             }
-            // Four times the ttl of 1 s, and what waits for the last units.
+            // Four times the ttl of 1 s, and the time that the last units need.
             assert!(began.elapsed() < Duration::from_secs(10), "{keys:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
 
-/// What a limit per hour needs to know takes longer than the quarantine of locks, and the wait says so from the beginning.
+/// The history for a limit per hour takes longer than the quarantine of locks, and the named wait includes it from the
+/// beginning.
 #[tokio::test]
 async fn the_wait_for_a_history_is_told_during_the_quarantine() {
     let fleet = Fleet::mixed(3);
@@ -237,7 +238,7 @@ async fn the_wait_for_a_history_is_told_during_the_quarantine() {
     quorum.bootstrap_forced().await.unwrap();
     quorum.voting(Duration::from_secs(5)).await.unwrap();
     let up_to = up_to(&quorum).unwrap();
-    // The quarantine of 15 s was witnessed by the one who forced it.
+    // The client that forced the bootstrap has witnessed the quarantine of 15 s.
     let seconds = Duration::from_secs(10)..Duration::from_secs(20);
     assert!(seconds.contains(&up_to), "{up_to:?}");
 }

@@ -1,10 +1,10 @@
-//! What the masters are asked.
+//! The number of requests to the masters.
 
 use redis::FromRedisValue;
 
 use super::*;
 
-/// How many scripts these masters have run.
+/// The number of scripts that these masters have run.
 fn scripts(fleet: &Fleet) -> usize {
     let of = |server: &Server| -> usize {
         let stats = String::from_redis_value(server.cmd(&["INFO", "commandstats"])).unwrap();
@@ -17,13 +17,13 @@ fn scripts(fleet: &Fleet) -> usize {
     fleet.iter().map(of).sum()
 }
 
-/// One after the other, and many at once.
+/// Checks one after the other, and many at once.
 #[tokio::test]
 async fn a_decision_asks_one_master_once() {
     const CHECKS: usize = 1_000;
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::new(9_000, Duration::from_secs(10)));
-    // A script that a master does not know is asked for twice.
+    // A script that a master does not know is sent twice, so this loads it.
     assert!(limiter.check_n(9).await.unwrap().is_allowed());
     let (before, began) = (scripts(&fleet), Instant::now());
     for _ in 0..CHECKS / 2 {
@@ -34,21 +34,21 @@ async fn a_decision_asks_one_master_once() {
         assert!(decision.unwrap().is_allowed());
     }
     let asked = scripts(&fleet) - before;
-    // A handshake every 5 s is one too.
+    // A handshake, which comes every 5 s, is a script too.
     let handshakes = 3 * (1 + began.elapsed().as_secs() as usize / 4);
     println!("{asked} scripts for {CHECKS} decisions");
     assert!((CHECKS..=CHECKS + handshakes).contains(&asked), "{asked}");
 }
 
-/// While it is known that there are none, the masters are hardly asked: neither for shares, nor for slots, nor for one of them
-/// while the other is used up.
+/// While the client knows that there are no units, it hardly asks the masters. This holds for shares, for slots, and
+/// for one of them while the other is used up.
 #[tokio::test]
 async fn a_flood_of_denials_asks_seldom() {
     let ten = Duration::from_secs(10);
     let both = Quota::new(20, ten).and(Quota::per_second(16));
     let slots_first = Quota::new(16, ten).and(Quota::new(100, ten / 2));
-    // A LOOK is asked of each once a second, or all slots are looked at four times; a handshake, and what this test asks, are
-    // commands too.
+    // The bound: a LOOK to each master once a second, or four looks at all slots. Handshakes and the requests of this
+    // test are commands too.
     for (quota, units, most) in [
         (Quota::new(30, ten), &[30][..], 60),
         (Quota::new(2, ten), &[2], 100),
@@ -59,7 +59,7 @@ async fn a_flood_of_denials_asks_seldom() {
         let limiter = quorum.rate_limiter(NAME, quota);
         for (n, units) in units.iter().enumerate() {
             if n > 0 {
-                // The slots of a second are free again.
+                // The slots of one second are free again.
                 tokio::time::sleep(Duration::from_millis(1_500)).await;
             }
             assert!(limiter.check_n(*units).await.unwrap().is_allowed());

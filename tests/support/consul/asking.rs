@@ -1,4 +1,4 @@
-//! The test's own way into an agent: its HTTP interface.
+//! The test's own way to ask an agent: its HTTP interface.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,13 +20,13 @@ pub struct Pair {
 }
 
 impl Agent {
-    /// A request to its HTTP interface: the status and the body.
+    /// Sends a request to its HTTP interface. Returns the status and the body.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.try_ask(method, path, body)
             .unwrap_or_else(|error| panic!("{self}: {method} {path}: {error}"))
     }
 
-    /// The index that comes with an answer: what a blocking query begins at.
+    /// The index of an answer, at which a blocking query begins.
     pub fn index(&self, path: &str) -> u64 {
         let (head, _) = self
             .try_exchange("GET", path, "", PATIENCE)
@@ -58,7 +58,7 @@ impl Agent {
         Ok((status.unwrap_or(0), body))
     }
 
-    /// The head of the answer, and its body.
+    /// Returns the head of the answer, and its body.
     fn try_exchange(
         &self,
         method: &str,
@@ -68,7 +68,7 @@ impl Agent {
     ) -> std::io::Result<(String, String)> {
         let mut stream = TcpStream::connect(self.address())?;
         stream.set_read_timeout(Some(patience))?;
-        // To HTTP/1.0 it answers in one piece, and closes.
+        // An HTTP/1.0 request gets its answer in one piece, and the connection is closed.
         let (length, token) = (body.len(), if self.options.acl { MASTER } else { "" });
         write!(
             stream,
@@ -81,7 +81,7 @@ impl Agent {
         Ok((head.to_owned(), body.to_owned()))
     }
 
-    /// ... that has to succeed, with JSON.
+    /// Sends a request that must succeed, with JSON.
     pub fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() {
             String::new()
@@ -93,7 +93,7 @@ impl Agent {
         serde_json::from_str(&answer).unwrap_or(Value::String(answer))
     }
 
-    /// All keys that begin so.
+    /// All keys that begin with this prefix.
     pub fn pairs(&self, prefix: &str) -> Vec<Pair> {
         let (status, answer) = self.ask("GET", &format!("/v1/kv/{prefix}?recurse"), "");
         if status == 404 {
@@ -129,7 +129,7 @@ impl Agent {
         self.ask("DELETE", &format!("/v1/kv/{key}"), "");
     }
 
-    /// Everything that `/v1/session/list` tells.
+    /// Everything that `/v1/session/list` returns.
     pub fn sessions(&self) -> Vec<Value> {
         let sessions = self.json("GET", "/v1/session/list", &json!(null));
         sessions.as_array().cloned().unwrap_or_default()
@@ -140,18 +140,18 @@ impl Agent {
         self.sessions().iter().map(id).collect()
     }
 
-    /// A session of a stranger.
+    /// Makes a session of a stranger.
     pub fn session(&self, of: &Value) -> String {
         let made = self.json("PUT", "/v1/session/create", of);
         made["ID"].as_str().expect("an id").to_owned()
     }
 
-    /// As an operator ends it.
+    /// Ends a session as an operator would.
     pub fn destroy(&self, session: &str) {
         self.ask("PUT", &format!("/v1/session/destroy/{session}"), "");
     }
 
-    /// A token with these rules, where ACLs are on.
+    /// Makes a token with these rules, where ACLs are on.
     pub fn token(&self, rules: &str) -> String {
         static POLICIES: AtomicU32 = AtomicU32::new(0);
         let name = format!("policy-{}", POLICIES.fetch_add(1, Ordering::Relaxed));

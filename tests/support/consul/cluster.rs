@@ -1,4 +1,4 @@
-//! Several servers of Consul that elect a leader among them.
+//! Several Consul servers that elect a leader.
 
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::{Agent, AgentOptions, PATIENCE};
 
-/// For the question who leads, which a paused agent does not answer.
+/// The timeout of the question for the leader, which a paused agent does not answer.
 const IMPATIENT: Duration = Duration::from_millis(500);
 
 /// Several agents; used as a slice of them (`cluster[0].kill9()`, `cluster.iter()`).
 pub struct Cluster(Vec<Agent>);
 
 impl Cluster {
-    /// Returns when each of them takes writes.
+    /// Starts the agents, and returns when each of them accepts writes.
     pub fn start(n: usize) -> Cluster {
         for _ in 0..10 {
             let agents = (0..n).map(|_| AgentOptions::default().not_yet_up());
@@ -22,7 +22,7 @@ impl Cluster {
             cluster.write_configs();
             match cluster.launch() {
                 Ok(()) => return cluster,
-                // As one alone: someone who knows nothing of our claims was faster.
+                // As for a single agent: a program that does not know of our claims was faster.
                 Err(why) if why.contains("address already in use") => continue,
                 Err(why) => panic!("{why}"),
             }
@@ -30,7 +30,7 @@ impl Cluster {
         panic!("ten sets of ports in a row were taken by others");
     }
 
-    /// The leader's place, as soon as one that is up says that it leads.
+    /// The index of the leader, as soon as a running agent says that it leads.
     pub fn leader(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -43,7 +43,7 @@ impl Cluster {
         }
     }
 
-    /// All that are down, at once: one of three alone would never take writes.
+    /// Starts all agents that are down at once. One of three alone would never accept writes.
     pub fn start_again(&self) {
         if let Err(why) = self.launch() {
             panic!("{why}");
@@ -64,7 +64,7 @@ impl Cluster {
             agent.options.config = json!({
                 "bootstrap_expect": all.len(), "node_name": format!("test-{place}"),
                 "retry_join": all, "retry_interval": "1s",
-                // One that is killed comes back; until then it is a member all the same.
+                // A killed server comes back, and stays a member until then.
                 "autopilot": {"cleanup_dead_servers": false},
             });
             agent.write_config();
@@ -73,7 +73,7 @@ impl Cluster {
 }
 
 impl Agent {
-    /// A server that was cut off may say so still, until it notices.
+    /// Returns true if this server says that it leads. A server that was cut off may still say so until it notices.
     fn leads(&self) -> bool {
         let me = format!("\"127.0.0.1:{}\"", self.ports[2].number());
         let leader = self.try_ask_within("GET", "/v1/status/leader", "", IMPATIENT);

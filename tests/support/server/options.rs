@@ -1,4 +1,4 @@
-//! What a server is started with, and the configuration file that says so.
+//! The options of a server, and the configuration file that is made from them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -35,8 +35,7 @@ impl Kind {
     }
 }
 
-/// What a server is started with. The default is what quorate wants of a master: no persistence, no
-/// eviction.
+/// The options of a server. The default is what quorate requires of a master: no persistence and no eviction.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     pub(super) kind: Kind,
@@ -65,14 +64,13 @@ impl ServerOptions {
         }
     }
 
-    /// The default user's password. Letters and digits only: it goes into URLs as it is.
+    /// The default user's password. It may contain letters and digits only, because it goes into URLs unchanged.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// One more user, as in `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be said several
-    /// times.
+    /// Adds a user, in the form of `ACL SETUSER`: `"alice on >secret ~* +@all"`. May be called several times.
     pub fn acl(self, user: &str) -> Self {
         self.config(&format!("user {user}"))
     }
@@ -82,7 +80,7 @@ impl ServerOptions {
         self
     }
 
-    /// TLS on the port, nothing else there. (The harness itself goes through the unix socket.)
+    /// Only TLS on the port. (The harness itself uses the unix socket.)
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         assert!(
             self.kind == Kind::Redis,
@@ -97,7 +95,7 @@ impl ServerOptions {
         self
     }
 
-    /// Its wall clock can be stepped ([`Server::set_clock`]): it runs under libfaketime.
+    /// The wall clock can be stepped ([`Server::set_clock`]), because the server runs under libfaketime.
     pub fn own_clock(mut self) -> Self {
         assert!(
             self.kind == Kind::Valkey,
@@ -107,25 +105,25 @@ impl ServerOptions {
         self
     }
 
-    /// When to write dump.rdb, as in the configuration file: `"60 1"`.
+    /// When to write dump.rdb, in the form of the configuration file: `"60 1"`.
     pub fn save(mut self, rule: &str) -> Self {
         self.save = rule.into();
         self
     }
 
-    /// Every write is on disk before it is answered: `kill9` and `start_again` lose nothing.
+    /// Every write is on disk before it is answered, so `kill9` and `start_again` lose nothing.
     pub fn appendonly(mut self) -> Self {
         self.appendonly = true;
         self
     }
 
-    /// Any line of the configuration file: `"maxmemory 2mb"`. May be said several times.
+    /// Adds any line to the configuration file: `"maxmemory 2mb"`. May be called several times.
     pub fn config(mut self, line: &str) -> Self {
         self.lines.push(line.into());
         self
     }
 
-    /// Starts it, and returns when it answers.
+    /// Starts the server, and returns when it answers.
     pub fn start(self) -> Server {
         for _ in 0..10 {
             let server = Server {
@@ -142,8 +140,8 @@ impl ServerOptions {
             self.write_for(&server);
             match server.launch() {
                 Ok(()) => return server,
-                // Someone who knows nothing of our claims was faster: not this server's fault, try
-                // another port.
+                // A program that does not know of our claims was faster. This is not the server's fault, so try another
+                // port.
                 Err(why) if why.contains("Address already in use") => continue,
                 Err(why) => panic!("{why}"),
             }
@@ -161,7 +159,7 @@ impl ServerOptions {
         line(format_args!("unixsocket \"{}\"", server.socket().display()));
         line(format_args!("save \"{}\"", self.save));
         line(format_args!("maxmemory-policy {}", self.maxmemory_policy));
-        // Else a master waits 5 s for more replicas before it serves the first.
+        // Without this a master waits 5 s for more replicas before it serves the first one.
         line(format_args!("repl-diskless-sync-delay 0"));
         match &self.tls {
             None => line(format_args!("port {port}")),

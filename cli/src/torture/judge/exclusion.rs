@@ -1,5 +1,5 @@
-//! No two sections of one name, or of one slot of it, at once while their leases are valid, unless both read; and of a
-//! semaphore no more than it has slots.
+//! Exclusion: no two sections of one name, or of one slot, run at once while their leases are valid, unless both only
+//! read. A semaphore has no more holders than slots.
 
 use super::{
     Finding,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::torture::history::Kind;
 
-/// Who, and until when.
+/// The operation that holds longest, and until when.
 type Longest<'h> = Option<(&'h Op, u64)>;
 
 pub(super) fn check(history: &History) -> Vec<Finding> {
@@ -24,12 +24,12 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
 }
 
 fn two(history: &History, record: &str, grants: &[(&Op, Grant)], findings: &mut Vec<Finding>) {
-    // Where each has several, the one that both have.
+    // If sections have several names, name the one that both have.
     let what = match history.locks.several {
         true => format!("{record:?}"),
         false => "it".to_owned(),
     };
-    // Of those seen so far, who held the longest: of those who read, and of all others.
+    // Among the operations seen so far, the one that holds longest: one for the readers, one for all others.
     let (mut reader, mut alone): (Longest<'_>, Longest<'_>) = (None, None);
     for (op, _) in grants {
         let Some((from, until)) = history.held(op) else {
@@ -61,7 +61,7 @@ fn two(history: &History, record: &str, grants: &[(&Op, Grant)], findings: &mut 
 }
 
 fn too_many(history: &History, grants: &[(&Op, Grant)], limit: u32, findings: &mut Vec<Finding>) {
-    // Those who hold, and until when.
+    // The current holders, and until when each holds.
     let mut holding: Vec<(&Op, u64)> = Vec::new();
     for (op, _) in grants {
         let Some((from, until)) = history.held(op) else {

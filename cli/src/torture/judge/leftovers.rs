@@ -1,4 +1,4 @@
-//! No lock, no slot, no share and no place is left on a node once every holder released and every wish was given up.
+//! Leftovers: no lock, slot, share or place is left on a node once every holder has released and every wait has ended.
 
 use super::{
     Finding,
@@ -12,16 +12,11 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
             .remaining_ms
             .map_or("no end".to_owned(), |ms| format!("{ms} ms"));
         let by = left_by(history, left).map_or_else(
-            || "no operation in this history is its holder's".to_owned(),
-            |op| {
-                format!(
-                    "the last of its holder's operations on it is {}",
-                    history.tell(op)
-                )
-            },
+            || "no operation in this history belongs to its holder".to_owned(),
+            |op| format!("its holder's last operation on it is {}", history.tell(op)),
         );
         format!(
-            "{} was left on {}: at {} {:?} stood there, of {}, for {remaining} more; {by}",
+            "{} was left on {}: at {}, of {:?}, by {}, for {remaining} more; {by}",
             what(left),
             left.node,
             history.time(left.at),
@@ -35,11 +30,11 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
     });
     let unseen = history.unseen.iter().map(|(node, why)| Finding {
         kind: Kind::Unseen,
-        text: format!("{node} could not be looked at: {why}"),
+        text: format!("{node} could not be inspected: {why}"),
     });
     let nobody = (history.looked == 0).then(|| Finding {
         kind: Kind::Unseen,
-        text: "nobody looked for what was left: `quorate torture look` does".to_owned(),
+        text: "nobody looked for leftovers: run `quorate torture look`".to_owned(),
     });
     left.chain(unseen).chain(nobody).collect()
 }
@@ -47,14 +42,13 @@ pub(super) fn check(history: &History) -> Vec<Finding> {
 fn what(left: &Left) -> String {
     match (left.slot, left.side, left.waits) {
         (Some(slot), ..) => format!("slot {slot}"),
-        (_, _, true) => "a place of one who waits to write".to_owned(),
-        (_, Some(Side::Reader), _) => "a share of one who reads".to_owned(),
+        (_, _, true) => "the place of a waiting writer".to_owned(),
+        (_, Some(Side::Reader), _) => "a reader's share".to_owned(),
         (..) => "a lock".to_owned(),
     }
 }
 
-/// The operation with that token; if none has it, the last one of that process on that name until
-/// then.
+/// The operation with that token. If none has it, the last operation of that process on that name before the look.
 fn left_by<'a>(history: &'a History, left: &Left) -> Option<&'a Op> {
     let its = history.ops.iter().filter(|op| {
         let process = history.processes.get(op.process);

@@ -1,13 +1,13 @@
-//! Judges what of the promise held. Pure: a history in, findings out; one file for each thing promised.
+//! Judges which promises held. This is pure: it takes a history and returns findings. Each promise has a file.
 //!
-//! | file | promised |
+//! | file | promise |
 //! | --- | --- |
-//! | `exclusion` | no two sections of one name or slot at once while their leases are valid, unless both read; of a semaphore no more than it has slots |
-//! | `tokens` | never twice, and growing in the order of the grants; a reader's is between two writers' |
-//! | `updates` | none lost where tokens are checked; none lost elsewhere but by a stale holder; and none under a reader |
+//! | `exclusion` | no two sections of one name or slot at once while their leases are valid, unless both read; no more holders of a semaphore than slots |
+//! | `tokens` | no token twice, and tokens grow in the order of the grants; a reader's is between two writers' |
+//! | `updates` | no update is lost where tokens are checked, elsewhere only by a stale holder; nothing changes under a reader |
 //! | `leftovers` | no lock, no slot and no place is left on a node |
-//! | `order` | nobody is overtaken by one that asked long after it; of a semaphore, but for a few in front; of a read-write lock, no writer by a reader |
-//! | `progress` | a grant of every name, soon enough, and again after the last fault |
+//! | `order` | no waiter is overtaken by one that asked long after it; for a semaphore, except among a few in front; for a read-write lock, no writer by a reader |
+//! | `progress` | every name is granted soon enough, and again after the last fault |
 
 mod exclusion;
 mod leftovers;
@@ -23,42 +23,42 @@ mod tests;
 use self::operations::History;
 use super::history::{Kind, Locks, Part, Scenario, Sight};
 
-/// Something that did not hold.
+/// A promise that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) kind: Kind,
-    /// With the operations that it is about.
+    /// Names the operations that it is about.
     pub(super) text: String,
 }
 
-/// What came out of one history.
+/// The result for one history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Summary {
     pub(super) scenario: Scenario,
-    /// What was fought for.
+    /// The kind of lock that was tested.
     pub(super) locks: Locks,
     pub(super) sections: usize,
     pub(super) grants: usize,
     pub(super) faults: usize,
-    /// Holders that were told of the loss.
+    /// Holders that were told of a loss.
     pub(super) losses: usize,
     /// Sections that the store refused.
     pub(super) refused: usize,
-    /// Updates lost where tokens are checked, and where they are not.
+    /// Updates that were lost where tokens are checked, and where they are not.
     pub(super) lost_fenced: u64,
     pub(super) lost_plain: u64,
     pub(super) left: usize,
-    /// Pairs of waits of which the order was certain, and kept.
+    /// Pairs of waiters whose order was certain, and was kept.
     pub(super) in_order: usize,
     /// The longest time without a grant of any one name, in ns.
     pub(super) longest_gap: Option<u64>,
-    /// Whether there was a store to lose updates in.
+    /// True if there was a store in which updates could be lost.
     pub(super) with_store: bool,
     pub(super) findings: Vec<Finding>,
 }
 
 impl Summary {
-    /// Whether it came out as it should.
+    /// Returns true if the result is the expected one.
     pub(super) fn held(&self) -> bool {
         let found = |kind: &Kind| self.findings.iter().any(|finding| finding.kind == *kind);
         match self.scenario.must_find.is_empty() {
@@ -67,7 +67,7 @@ impl Summary {
         }
     }
 
-    /// The findings, without those of what this scenario does not promise.
+    /// The findings, without those that this scenario allows.
     pub(super) fn breaches(&self) -> impl Iterator<Item = &Finding> {
         let allowed = &self.scenario.may_break;
         self.findings
@@ -76,7 +76,8 @@ impl Summary {
     }
 }
 
-/// `name` is what the history is called if it does not say so itself. An error if it cannot be read as one history.
+/// Judges one history. `name` is used if the history does not name itself. Returns an error if the parts cannot be read
+/// as one history.
 pub(super) fn judge(name: &str, parts: &[Part]) -> Result<Summary, String> {
     let history = History::new(parts)?;
     let mut scenario = history.scenario.clone();
@@ -125,13 +126,13 @@ fn held_at_the_last_fault(history: &History) -> bool {
     })
 }
 
-/// A run that shows nothing proves nothing.
+/// Finds what a run failed to show: a run that shows nothing proves nothing.
 fn vacuous(summary: &Summary, held_at_the_last_fault: bool) -> Vec<Finding> {
     let mut missing = Vec::new();
     let least = summary.scenario.at_least.max(1);
     if (summary.sections as u64) < least {
         missing.push(format!(
-            "only {} sections, and {least} were wanted",
+            "only {} sections, but at least {least} must run",
             summary.sections
         ));
     }
@@ -139,21 +140,22 @@ fn vacuous(summary: &Summary, held_at_the_last_fault: bool) -> Vec<Finding> {
         match sight {
             Sight::Refusal if summary.refused == 0 => {
                 missing.push(
-                    "no stale holder was refused by the store, and the fault should have made one"
+                    "the store refused no stale holder, but the fault should have made one"
                         .to_owned(),
                 );
             }
             Sight::Loss if summary.losses == 0 => {
                 missing.push(
-                    "no holder lost its lease, and the fault should have made one".to_owned(),
+                    "no holder lost its lease, but the fault should have made one do so".to_owned(),
                 );
             }
             Sight::Order if summary.in_order == 0 => {
-                missing.push("of no two who waited it was certain who had asked first".to_owned());
+                missing
+                    .push("for no two waiters was it certain which one had asked first".to_owned());
             }
             Sight::Held if !held_at_the_last_fault => {
                 missing.push(
-                    "nobody held a lease at the last fault that was good for half a second more"
+                    "at the last fault nobody held a lease that was valid for half a second more"
                         .to_owned(),
                 );
             }

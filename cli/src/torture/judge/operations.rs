@@ -1,34 +1,35 @@
-//! A history put together: one [`Op`] for each operation, wherever its lines stand.
+//! Puts a history together: one [`Op`] for each operation, no matter where its lines stand.
 
 use std::{collections::HashMap, hash::Hash};
 
 use super::super::history::{Accesses, Event, Line, Locks, Part, Scenario, Side, record_of};
 
-/// A wish for a lock, for several or for a slot, and all that followed from it. Instants are ns of the history's clock.
+/// An attempt or wait for one lock, several locks or a slot, and all that followed from it. Instants are in ns of the
+/// history's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
-    /// Its process, as an index.
+    /// The index of its process.
     pub(super) process: usize,
     pub(super) number: u64,
-    /// Where it was invoked: the line in the process's file.
+    /// The line in the process's file at which it was invoked.
     pub(super) line: usize,
-    /// One, or several at once.
+    /// One name, or several that are taken at once.
     pub(super) names: Vec<String>,
-    /// Of a read-write lock.
+    /// For a read-write lock.
     pub(super) side: Option<Side>,
     pub(super) invoked: u64,
     pub(super) granted: Option<Grant>,
-    /// Of each name; nothing if it has not read.
+    /// The answers to its first read, for each name. Empty if it has not read.
     pub(super) read: Vec<Accesses>,
-    /// The latest end of validity that is known of.
+    /// The latest end of validity that is known.
     pub(super) valid_until: u64,
     /// When it began to write to the store.
     pub(super) writing: Option<u64>,
     pub(super) lost: Option<u64>,
     pub(super) ended: Option<u64>,
-    /// Of each name, what it wrote; a reader, what it read at the end.
+    /// The answers to its write, for each name. For a reader, those to its second read.
     pub(super) wrote: Vec<Accesses>,
-    /// It failed, or was released.
+    /// When it failed or was released.
     pub(super) over: Option<u64>,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Grant {
     pub(super) at: u64,
     pub(super) token: u64,
     pub(super) valid_ns: u64,
-    /// Of a semaphore.
+    /// For a semaphore.
     pub(super) slot: Option<u32>,
 }
 
@@ -45,26 +46,26 @@ pub(super) struct Grant {
 pub(super) struct Process {
     pub(super) label: String,
     file: String,
-    /// When its last line was written: it lived at least until then.
+    /// When its last line was written. The process lived at least until then.
     pub(super) last: u64,
     /// When it was told to end.
     pub(super) stopped: Option<u64>,
-    /// When it was first granted anything: a majority had answered it by then.
+    /// When it was first granted anything. A majority had answered it by then.
     pub(super) answered: Option<u64>,
     /// When each of its lines was written, in order.
     pub(super) lines: Vec<u64>,
 }
 
-/// Something was broken, or mended.
+/// A fault, or its repair.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) at: u64,
     pub(super) what: String,
-    /// Of a fault: whom it stops.
+    /// For a fault: the processes that it stops.
     pub(super) stops: Option<String>,
 }
 
-/// What was found at the end: a lock, a slot, or a place of one who waits.
+/// Something that was found on a node at the end: a lock, a slot, or the place of a waiter.
 pub(super) struct Left {
     pub(super) at: u64,
     pub(super) node: String,
@@ -80,24 +81,24 @@ pub(super) struct Left {
 #[derive(Default)]
 pub(super) struct History {
     pub(super) scenario: Scenario,
-    /// What the names are.
+    /// The kind of lock behind the names.
     pub(super) locks: Locks,
     pub(super) processes: Vec<Process>,
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
     pub(super) healed: Vec<Change>,
-    /// When everybody was told to end, by something other than a process of the load.
+    /// When all processes were told to end, by something other than a process of the load.
     pub(super) stopping: Vec<u64>,
-    /// How many nodes were looked at, or tried to.
+    /// The number of nodes that were looked at, successfully or not.
     pub(super) looked: usize,
     pub(super) left: Vec<Left>,
     /// Nodes that could not be looked at, and why.
     pub(super) unseen: Vec<(String, String)>,
-    /// (record, fenced, plain)
+    /// The record, its counter with a check of tokens, and its counter without one.
     pub(super) stored: Vec<(String, u64, u64)>,
-    /// Where times are counted from.
+    /// The instant from which reported times count.
     pub(super) start: u64,
-    /// When the last line of all was written.
+    /// When the last line of all files was written.
     pub(super) end: u64,
 }
 
@@ -124,7 +125,7 @@ impl History {
             )) = part.lines.first()
             {
                 clocks.push((&part.file, clock));
-                // The look and what brings the faults may not know it.
+                // The look, and the program that brings the faults, may not know the kind.
                 if part.lines.iter().any(|(_, line)| line.event.is_wish()) {
                     kinds.push((&part.file, *locks));
                 }
@@ -135,15 +136,15 @@ impl History {
             && let Some(other) = others.iter().find(|other| other.1 != first.1)
         {
             return Err(format!(
-                "{} and {} were recorded by different clocks (another machine, or a reboot between \
-                 them): what was first cannot be told",
+                "{} and {} were recorded by different clocks (another machine, or a reboot between them): their \
+                 order cannot be told",
                 first.0, other.0
             ));
         }
         if let Some((first, others)) = kinds.split_first() {
             if let Some(other) = others.iter().find(|other| other.1 != first.1) {
                 return Err(format!(
-                    "{} and {} were recorded with different words for --semaphore, --rwlock or --several: {} and {}",
+                    "{} and {} were recorded with different values of --semaphore, --rwlock or --several: {} and {}",
                     first.0, other.0, first.1, other.1
                 ));
             }
@@ -259,7 +260,7 @@ impl History {
         }
         if let Some(process) = process.and_then(|process| self.processes.get_mut::<usize>(process))
         {
-            // A line may be written a little after one of a later instant.
+            // Lines may be out of order by a little.
             process.lines.sort_unstable();
         }
         let mut ops: Vec<Op> = open.into_values().collect();
@@ -272,12 +273,11 @@ impl History {
         Ok(())
     }
 
-    /// From when to when the operation held the lock for certain: it had been granted, its section
-    /// went on, its lease was valid and it had not been told otherwise. None where its lease was over
-    /// before it could be looked at.
+    /// The time in which the operation held the lock for certain: it had been granted, its section went on, its lease
+    /// was valid, and it had not been told of a loss. Returns `None` if its lease was over before it could look at it.
     pub(super) fn held(&self, op: &Op) -> Option<(u64, u64)> {
         let granted = op.granted.filter(|granted| granted.valid_ns > 0)?;
-        // Killed: it held while it lived.
+        // A killed process held the lock for as long as it lived.
         let end = match op.ended {
             Some(end) => end,
             None => self.processes.get(op.process)?.last,
@@ -292,7 +292,7 @@ impl History {
         self.grants_by(|op| op.names.iter().map(String::as_str).collect())
     }
 
-    /// The same of each record: what one holds at a time.
+    /// The same for each record, which one operation holds at a time.
     pub(super) fn grants_by_record(&self) -> Vec<(String, Vec<(&Op, Grant)>)> {
         self.grants_by(Op::records)
     }
@@ -356,7 +356,7 @@ impl History {
         )
     }
 
-    /// Since the history began.
+    /// Formats an instant as the time since the history began.
     pub(super) fn time(&self, at: u64) -> String {
         let micros = at.saturating_sub(self.start) / 1_000;
         format!("{}.{:06} s", micros / 1_000_000, micros % 1_000_000)
@@ -364,7 +364,7 @@ impl History {
 }
 
 impl Op {
-    /// What it was granted, and wrote to: one for each name; none if it was granted nothing.
+    /// The records that it was granted and wrote to, one for each name. Empty if it was granted nothing.
     pub(super) fn records(&self) -> Vec<String> {
         let Some(grant) = self.granted else {
             return Vec::new();
@@ -373,17 +373,17 @@ impl Op {
         names.map(|name| record_of(name, grant.slot)).collect()
     }
 
-    /// Whether it only reads, beside others that do.
+    /// Returns true if it only reads, beside other readers.
     pub(super) fn reads(&self) -> bool {
         self.side == Some(Side::Reader)
     }
 
-    /// Whether it is a wish for this name alone.
+    /// Returns true if it asked for this name alone.
     pub(super) fn is_for(&self, name: &str) -> bool {
         matches!(self.names.as_slice(), [one] if one == name)
     }
 
-    /// `on "a" and "b"`
+    /// For example `on "a" and "b"`.
     fn aim(&self) -> String {
         let names: Vec<String> = self.names.iter().map(|name| format!("{name:?}")).collect();
         let what = match self.side {
@@ -438,7 +438,7 @@ impl Op {
     }
 }
 
-/// Which operation a line is about, if that was invoked before.
+/// The operation that a line is about, if it was invoked before.
 fn op_of(event: &Event) -> Option<u64> {
     match event {
         Event::Granted { op, .. }

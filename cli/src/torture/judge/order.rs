@@ -1,14 +1,16 @@
-//! Order: who waits is not overtaken by one that asked long after it. Only where that is certain: in a history whose faults
-//! are known, between two whom none of them concerned, and while the first one's process never stood still.
-//! And only of what a process asks after it was first granted anything, or has lived for 5 s: before that it may still be
-//! connecting, and has no place in line until it is. (Measured: in its first moments one is overtaken by those who ask up to
-//! 64 ms later, afterwards by 3 ms.)
+//! Order: no waiter is overtaken by another that asked long after it. This is judged only where it is certain: in a
+//! history whose faults are known, between two operations that no fault concerned, and while the first one's process
+//! never stood still.
 //!
-//! Of a semaphore those in front are served in any order, and so are all for whom a slot is free: there it is found where
-//! one overtakes as many as that at once.
+//! A process counts only after it was first granted anything, or has lived for 5 s. Before that it may still be
+//! connecting, and it has no place in the queue until it is connected. (Measured: in its first moments an operation is
+//! overtaken by others that ask up to 64 ms later, afterwards by 3 ms.)
 //!
-//! Of several names at once no order is promised, but they do not overtake who waits for one of them alone. Of a read-write
-//! lock only this: one writer that waits alone is overtaken by no reader.
+//! A semaphore serves the waiters in front in any order, and also all for which a slot is free. So there it is a
+//! finding only if an operation overtakes as many waiters at once as there are slots.
+//!
+//! For several names at once no order is promised, but they must not overtake a waiter for one of these names alone.
+//! For a read-write lock only one rule is judged: no reader overtakes a writer that waits alone.
 
 use super::{
     Finding,
@@ -16,18 +18,19 @@ use super::{
 };
 use crate::torture::history::{ALIVE, Kind};
 
-/// So long after it asked one stands in line on a majority: an attempt, its place, and what a busy machine adds.
+/// An operation is in the queue of a majority this long after it asked. The time covers an attempt, taking the place,
+/// and the delays of a busy machine.
 const REGISTERED: u64 = 300_000_000;
-/// A process that wrote nothing for so long may have stood still. A node then may have called it in vain.
+/// A process that wrote nothing for this long may have stood still. A node may then have called it without an answer.
 const STILL: u64 = 3 * ALIVE.as_nanos() as u64;
-/// A process that lives for so long is connected, though it was never granted anything.
+/// A process that has lived for this long is connected, even if it was never granted anything.
 const CONNECTED: u64 = 5_000_000_000;
-/// A wait that was given up is over a little before that is written.
+/// A wait that was given up ends a little before that is written.
 const GIVEN_UP: u64 = 500_000_000;
 
 pub(super) struct Order {
     pub(super) findings: Vec<Finding>,
-    /// Pairs of which the order was certain, and kept.
+    /// Pairs whose order was certain, and was kept.
     pub(super) kept: usize,
 }
 
@@ -36,7 +39,7 @@ pub(super) fn check(history: &History) -> Order {
         findings: Vec::new(),
         kept: 0,
     };
-    // Nobody says what was broken, and when.
+    // Without a scenario it is not known what was broken, and when.
     if history.scenario.name.is_empty() {
         return order;
     }
@@ -83,13 +86,13 @@ pub(super) fn check(history: &History) -> Order {
     order
 }
 
-/// So many may stand behind one that asked after them.
+/// The number of waiters that a later operation may overtake without a finding.
 fn at_once(history: &History) -> usize {
     history.locks.limit.map_or(1, |limit| limit.max(2) as usize)
 }
 
-/// Whether `second`, which asked long after `first`, may not come before it, until this instant. `all`: who asked for that
-/// name.
+/// Returns true if `second`, which asked long after `first`, must not be served before it, until this instant. `all`
+/// are the operations that asked for that name.
 fn comes_first(first: &Op, second: &Op, until: u64, all: &[&Op]) -> bool {
     if first.side.is_none() {
         return first.names.len() == 1;
@@ -97,24 +100,26 @@ fn comes_first(first: &Op, second: &Op, until: u64, all: &[&Op]) -> bool {
     if first.reads() || !second.reads() {
         return false;
     }
-    // A writer that frees the lock lets readers in, also one that got a few nodes in vain: no other has been there for long.
+    // A writer that frees the lock lets readers in, and so does a writer that got only a few nodes. So no other writer
+    // may have been there recently.
     let since = second.invoked.saturating_sub(REGISTERED);
     let mut others = all.iter().filter(|op| !std::ptr::eq(**op, first));
     !others.any(|op| !op.reads() && op.invoked <= until && op.over.is_none_or(|over| over >= since))
 }
 
-/// When its wait was over. Never, as far as is known, where its process was killed.
+/// When its wait ended. A wait whose process was killed has no known end.
 fn ends(op: &Op) -> u64 {
     let granted = op.granted.map(|grant| grant.at);
     granted.or(op.over).unwrap_or(u64::MAX)
 }
 
-/// Not only was that not written yet: it had not given up by then.
+/// Returns true if it still waited at this instant. A wait that was given up may have ended a little before its line
+/// was written.
 fn still_waits(op: &Op, at: u64) -> bool {
     op.granted.is_some() || ends(op) > at.saturating_add(GIVEN_UP)
 }
 
-/// Whether nothing that happened until then excuses that the first one came second.
+/// Returns true if nothing that happened until then excuses that the first one was served second.
 fn is_certain(history: &History, first: &Op, second: &Op, until: u64) -> bool {
     let processes = [first, second].map(|op| history.processes.get(op.process));
     let [Some(of_first), Some(of_second)] = processes else {
@@ -135,14 +140,14 @@ fn changes(history: &History) -> impl Iterator<Item = u64> + '_ {
     changes.map(|change| change.at)
 }
 
-/// Whether a majority had answered it by then, or should have.
+/// Returns true if a majority had answered the process by then, or should have.
 fn was_connected(process: &Process, at: u64) -> bool {
     let started = process.lines.first().copied().unwrap_or(0);
     let connected = started.saturating_add(CONNECTED);
     process.answered.unwrap_or(connected).min(connected) <= at
 }
 
-/// Whether the process wrote a line often enough all the time.
+/// Returns true if the process wrote lines often enough during the whole time.
 fn went_on(process: &Process, from: u64, until: u64) -> bool {
     let mut last = from;
     let start = process.lines.partition_point(|at| *at < from);
@@ -163,7 +168,7 @@ fn overtaken(history: &History, first: &Op, second: &Op) -> Finding {
     Finding {
         kind: Kind::Order,
         text: format!(
-            "one that waited was overtaken by one that asked {late} ms after it: {}; before it came {}",
+            "a waiter was overtaken by one that asked {late} ms after it: {} was overtaken by {}",
             history.tell(first),
             history.tell(second)
         ),

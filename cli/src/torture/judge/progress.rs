@@ -1,6 +1,6 @@
-//! Progress: how long a name was wished for and free and nobody got it, and whether everybody went on after the last fault.
-//! Several names at once are free while all of them are. Of a read-write lock both sides go on.
-//! A fault that is said to stop somebody has to stop them.
+//! Progress: for how long a name was asked for and free but granted to nobody, and whether every process went on after
+//! the last fault. Several names at once are free while all of them are free. On a read-write lock both sides must go
+//! on. A fault that is said to stop a process must stop it.
 
 use super::{
     Finding,
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::torture::history::{Kind, Scenario, Side};
 
-/// What was on its way when the fault came.
+/// The time in which requests that were under way when the fault came may still succeed.
 const IN_FLIGHT: u64 = 1_000_000_000;
 
-/// Between two wishes of one task; see the load.
+/// The rest between two operations of one task. See the load.
 const REST: u64 = 500_000_000;
-/// Without a scenario: every name was granted within this time before the end of the load.
+/// Without a scenario, every name must have been granted within this time before the end of the load.
 const LATELY: u64 = 15_000_000_000;
 
 pub(super) struct Progress {
@@ -21,14 +21,14 @@ pub(super) struct Progress {
     pub(super) longest_gap: Option<u64>,
 }
 
-/// From `from` to `until` nobody was granted any of `names`.
+/// Nobody was granted any of `names` between `from` and `until`.
 struct Gap {
     names: String,
     from: u64,
     until: u64,
 }
 
-/// A grant of a name, and from when on it was free again.
+/// A grant of a name, and the instant at which the name was free again.
 struct Taken {
     at: u64,
     free: u64,
@@ -77,7 +77,7 @@ pub(super) fn check(history: &History) -> Progress {
         && gap.length() > promised.saturating_mul(1_000_000)
     {
         findings.push(finding(format!(
-            "nobody was granted {:?} for {} ms, from {} to {}, and {promised} ms is promised",
+            "nobody was granted {:?} for {} ms, from {} to {}, but at most {promised} ms is promised",
             gap.names,
             gap.length() / 1_000_000,
             history.time(gap.from),
@@ -99,7 +99,8 @@ impl Gap {
     }
 }
 
-/// A name that nobody ever got; or nobody any more, where no scenario says what may happen.
+/// Finds a name that nobody ever got. Where no scenario says what may happen, it also finds one that nobody got any
+/// more.
 fn never(history: &History, name: &str, grants: &[(&Op, Grant)], gaps: &[Gap]) -> Option<Finding> {
     let Some((op, last)) = grants.last() else {
         return Some(finding(format!("nobody was ever granted {name:?}")));
@@ -108,15 +109,15 @@ fn never(history: &History, name: &str, grants: &[(&Op, Grant)], gaps: &[Gap]) -
     let waited: u64 = after.map(Gap::length).sum();
     (history.scenario == Scenario::default() && waited > LATELY).then(|| {
         finding(format!(
-            "nobody was granted {name:?} for the last {} s; the last was {}",
+            "nobody was granted {name:?} for the last {} s; the last grant: {}",
             waited / 1_000_000_000,
             history.tell(op)
         ))
     })
 }
 
-/// Of a read-write lock: nobody who reads, or nobody who writes, any more. Those of the other side that come and go do not
-/// excuse it.
+/// For a read-write lock: finds that no reader, or no writer, was granted it any more. Grants to the other side do not
+/// excuse this.
 fn starved(history: &History, name: &str, grants: &[(&Op, Grant)]) -> Vec<Finding> {
     if history.scenario != Scenario::default() {
         return Vec::new();
@@ -130,7 +131,7 @@ fn starved(history: &History, name: &str, grants: &[(&Op, Grant)]) -> Vec<Findin
         let waited: u64 = waited.sum();
         (waited > LATELY).then(|| {
             finding(format!(
-                "nobody was granted {name:?} to {what} for the last {} s, and somebody waited for it",
+                "nobody was granted {name:?} to {what} for the last {} s, although somebody waited for it",
                 waited / 1_000_000_000
             ))
         })
@@ -148,8 +149,8 @@ fn not_after(
     if grants.iter().any(|(_, grant)| grant.at > change.at) {
         return None;
     }
-    // A set has no place in any line, so it is not promised a grant by the end of the run. The name counts once a section has
-    // waited for it alone.
+    // A set of names has no place in a queue, so it is not promised a grant by the end of the run. The name counts once
+    // an operation has waited for it alone.
     let after = gaps.iter().filter(|gap| gap.until > change.at);
     let waited: u64 = after.map(|gap| gap.until - gap.from.max(change.at)).sum();
     if history.locks.several && waited < IN_FLIGHT {
@@ -157,10 +158,10 @@ fn not_after(
     }
     let last = grants.last().map(|(op, _)| history.tell(op));
     Some(finding(format!(
-        "nobody was granted {name:?} after the last fault ({}, at {}); the last was {}",
+        "nobody was granted {name:?} after the last fault ({}, at {}); the last grant: {}",
         change.what,
         history.time(change.at),
-        last.as_deref().unwrap_or("nobody ever")
+        last.as_deref().unwrap_or("none")
     )))
 }
 
@@ -171,10 +172,10 @@ fn finding(text: String) -> Finding {
     }
 }
 
-/// The grants of a name in their order. Of a semaphore it is free where one of its slots is.
+/// The grants of a name in their order. A semaphore is free while one of its slots is free.
 fn taken(history: &History, grants: &[(&Op, Grant)]) -> Vec<Taken> {
     let slots = history.locks.limit.unwrap_or(1).max(1) as usize;
-    // The ends of those who hold the longest, one for each slot: from the first of them on one is free.
+    // The ends of the longest holds, one for each slot. From the earliest of them on one slot is free.
     let mut ends: Vec<u64> = Vec::new();
     let mut free = 0;
     let taken = grants.iter().map(|(op, grant)| {
@@ -188,7 +189,7 @@ fn taken(history: &History, grants: &[(&Op, Grant)]) -> Vec<Taken> {
     taken.collect()
 }
 
-/// The times between the end of one hold and the next grant, while somebody wished for this name alone.
+/// The times between the end of one hold and the next grant, while an operation asked for this name alone.
 fn gaps(history: &History, name: &str, taken: &[Taken]) -> Vec<Gap> {
     let all = demand(history, name, None).into_iter();
     let free = all.flat_map(|wish| free(&[taken], wish));
@@ -200,7 +201,8 @@ fn gaps(history: &History, name: &str, taken: &[Taken]) -> Vec<Gap> {
     free.map(gap).collect()
 }
 
-/// When all of these names were free during a wish, each time until one of them was granted.
+/// The times in which all of these names were free while an operation asked for them, each until one of them was
+/// granted.
 fn free(names: &[&[Taken]], (start, stop): (u64, u64)) -> Vec<(u64, u64)> {
     let mut from = start;
     let mut nexts: Vec<&Taken> = Vec::new();
@@ -220,8 +222,8 @@ fn free(names: &[&[Taken]], (start, stop): (u64, u64)) -> Vec<(u64, u64)> {
     times
 }
 
-/// When somebody wished for this name alone: until the wish was granted or given up, or its process was told to end. A side:
-/// only those of it.
+/// The times in which operations asked for this name alone. Each lasts until the operation was granted or gave up, or
+/// its process was told to end. With a side, only operations of that side count.
 fn demand(history: &History, name: &str, side: Option<Side>) -> Vec<(u64, u64)> {
     let wishes = history.ops.iter().filter(|op| op.is_for(name));
     let wishes = wishes.filter(|op| side.is_none() || op.side == side);
@@ -230,7 +232,7 @@ fn demand(history: &History, name: &str, side: Option<Side>) -> Vec<(u64, u64)> 
     let mut demand: Vec<(u64, u64)> = Vec::new();
     for (from, until) in wishes {
         match demand.last_mut() {
-            // A task rests before it wishes again.
+            // A task rests before it asks again.
             Some((_, end)) if from <= end.saturating_add(REST) => *end = until.max(*end),
             _ => demand.push((from, until)),
         }
@@ -240,7 +242,7 @@ fn demand(history: &History, name: &str, side: Option<Side>) -> Vec<(u64, u64)> 
 
 fn wish(history: &History, op: &Op) -> Option<(u64, u64)> {
     let process = history.processes.get(op.process)?;
-    // Told to end while it went to write this down.
+    // The process was told to end while it was about to write this line.
     if process.stopped.is_some_and(|stopped| stopped < op.invoked) {
         return None;
     }
@@ -269,7 +271,7 @@ fn without_effect(history: &History, fault: &Change) -> Option<Finding> {
     Some(Finding {
         kind: Kind::Vacuous,
         text: format!(
-            "the fault was none ({}, at {}): meanwhile {}",
+            "the fault had no effect ({}, at {}): meanwhile {}",
             fault.what,
             history.time(fault.at),
             history.tell(op)

@@ -1,5 +1,5 @@
-//! Histories with one thing planted in each: the judge refuses every one, by its kind, and names the
-//! operations. The sound one beside them is not refused.
+//! Each test plants one violation in a history. The judge must find it, give its kind, and name the operations. The
+//! sound history beside them is accepted.
 
 mod rwlocks;
 mod several;
@@ -12,7 +12,7 @@ use crate::torture::history::{Access, Accesses, Event, Line, Side, parse};
 
 const MS: u64 = 1_000_000;
 
-/// A history in which tests plant things. Times in ms.
+/// A history in which tests plant violations. Times are in ms.
 struct Told {
     files: Vec<(&'static str, Vec<Line>)>,
 }
@@ -107,7 +107,7 @@ impl Told {
         )
     }
 
-    /// As it would be read from disk, after a look that found nothing.
+    /// Judges it as if it were read from disk, after a look that found nothing.
     fn judge(&self) -> Summary {
         let mut parts = self.parts();
         let looked = r#"{"at":0,"event":"looked","node":"node1","silent":null}"#;
@@ -139,7 +139,7 @@ fn both(value: u64) -> (Access, Access) {
     (Access::Value(value), Access::Value(value))
 }
 
-/// Exactly one thing is found, of this kind, and its text names all of these.
+/// Checks that exactly one thing is found, that it has this kind, and that its text contains all of these.
 #[track_caller]
 fn finds(told: &Told, kind: Kind, names: &[&str]) {
     let summary = told.judge();
@@ -157,7 +157,7 @@ fn finds(told: &Told, kind: Kind, names: &[&str]) {
     }
 }
 
-/// This is found among other things.
+/// Checks that this is found, perhaps among other things.
 #[track_caller]
 fn finds_some(told: &Told, kind: Kind, text: &str) {
     let found = told.judge().findings;
@@ -165,7 +165,7 @@ fn finds_some(told: &Told, kind: Kind, text: &str) {
     assert!(found.iter().any(is_it), "no {text:?} in {found:#?}");
 }
 
-/// Two clients in turn, and the store at the end.
+/// Two clients that take turns, and the store at the end.
 fn sound() -> Told {
     let mut told = Told::by(&["p", "q", "look"]);
     told.section("p", 1, 10..20, 100, both(1));
@@ -213,7 +213,7 @@ fn two_holders_at_once() {
 #[test]
 fn a_holder_whose_validity_is_over_holds_no_more() {
     let mut told = sound();
-    // Frozen from 70 to 9,000: others take over meanwhile, and the store refuses it.
+    // p is frozen from 70 to 9,000. Others take over meanwhile, and the store refuses it.
     told.granted("q", 2, 70, 103);
     told.say(
         "q",
@@ -252,7 +252,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
         },
     );
     let summary = told.judge();
-    // One update is lost where nobody checks tokens, and the refusal explains it.
+    // One update is lost where nobody checks tokens. The refusal in the other store explains it.
     assert!(summary.held(), "{:#?}", summary.findings);
     assert_eq!(
         (summary.refused, summary.lost_plain, summary.lost_fenced),
@@ -262,7 +262,7 @@ fn a_holder_whose_validity_is_over_holds_no_more() {
 }
 
 #[test]
-fn who_was_told_of_the_loss_holds_no_more() {
+fn a_holder_told_of_its_loss_no_longer_counts_as_holder() {
     let mut told = Told::by(&["p", "q"]);
     told.granted("p", 1, 10, 100);
     told.say(
@@ -362,7 +362,7 @@ fn a_grant_recorded_late_says_nothing_of_the_order() {
     );
     let found = told.judge().findings;
     assert!(found.is_empty(), "{found:#?}");
-    // But if it was wished for after q had been granted, the order is certain.
+    // But the order is certain if p asked after q had been granted.
     let mut told = Told::by(&["p", "q"]);
     told.section("q", 1, 60..70, 101, (Access::NO_STORE, Access::NO_STORE));
     told.say("p", 80, invoked(1, "a"));
@@ -407,7 +407,7 @@ fn a_lost_update_elsewhere_needs_a_refusal() {
         &[
             "without a check",
             "both wrote 3",
-            "nobody who wrote meanwhile was refused",
+            "the store that checks tokens refused no writer meanwhile",
             "p's operation 2",
             "q's operation 2",
         ],
@@ -431,7 +431,7 @@ fn a_stale_holder_that_sets_the_counter_back_explains_what_follows() {
     );
     told.section("p", 2, 2_000..2_010, 102, both(2));
     told.section("p", 3, 2_020..2_030, 103, both(3));
-    // q writes 2 when the counter is 3; then p comes by 3 again.
+    // q writes 2 when the counter is 3. Then p gets to 3 a second time.
     let refused = Event::Ended {
         op: 1,
         fenced: Access::REFUSED,
@@ -492,7 +492,7 @@ fn a_valid_holder_that_is_refused() {
     finds(
         &told,
         Kind::Fence,
-        &["q's operation 2", "nobody that was recorded"],
+        &["q's operation 2", "no recorded operation"],
     );
 }
 
@@ -515,12 +515,12 @@ fn a_lock_left_on_a_node() {
         Kind::Leftover,
         &[
             "left on node4:6379",
-            "\"a\" stood there, of p, for 1234 ms more",
+            "of \"a\", by p, for 1234 ms more",
             "p's operation 1",
         ],
     );
     told.files[2].1.pop();
-    // A wish that was never granted has no token.
+    // An operation that was never granted has no token.
     told.say("look", 110, left("p", Some(77)));
     finds(&told, Kind::Leftover, &["p's operation 2"]);
     told.files[2].1.pop();
@@ -535,12 +535,12 @@ fn a_lock_left_on_a_node() {
     finds(
         &told,
         Kind::Unseen,
-        &["node4:6379 could not be looked at: stalled"],
+        &["node4:6379 could not be inspected: stalled"],
     );
 }
 
 #[test]
-fn nobody_goes_on_after_the_last_fault() {
+fn a_run_without_a_grant_after_the_last_fault_is_a_finding() {
     let mut told = sound();
     told.say(
         "look",
@@ -580,7 +580,7 @@ fn a_wait_longer_than_promised() {
         told.judge()
     };
     let mut told = sound();
-    // From the last section to the end of a wish that came to nothing.
+    // The gap lasts from the last section to the end of a wait that failed.
     let why = "held".to_owned();
     told.say("p", 60, invoked(3, "a"));
     told.say("p", 100, Event::Failed { op: 3, why });
@@ -591,13 +591,13 @@ fn a_wait_longer_than_promised() {
         &["\"a\" for 40 ms", "39 ms is promised"],
     );
     assert!(with(&mut told, scenario(40)).held());
-    // A process that was told to end wishes for nothing, whatever it wrote down meanwhile.
+    // A process that was told to end asks for nothing more, no matter what it wrote down after that.
     told.say("p", 75, Event::Stopping);
     told.say("p", 76, invoked(4, "a"));
     let summary = with(&mut told, scenario(15));
     assert!(summary.held(), "{:#?}", summary.findings);
     assert!(!with(&mut told, scenario(14)).held());
-    // The load begins anew, much later.
+    // The load starts again, much later.
     told.files.push(("r", told.files[0].1[..1].to_vec()));
     told.section("r", 1, 5_000..5_010, 104, both(4));
     told.files[2]
@@ -609,7 +609,7 @@ fn a_wait_longer_than_promised() {
 }
 
 #[test]
-fn a_name_that_nobody_ever_got_or_gets_any_more() {
+fn a_name_that_is_never_granted_again_is_a_finding() {
     let wish = |told: &mut Told, op, name: &str, (from, until)| {
         told.say("p", from, invoked(op, name));
         told.say(
@@ -633,7 +633,7 @@ fn a_name_that_nobody_ever_got_or_gets_any_more() {
         Kind::Progress,
         &["\"a\" for the last 19 s", "p's operation 2"],
     );
-    // A scenario says itself what may happen.
+    // A scenario states itself what may happen.
     let named = Scenario {
         name: "outage".into(),
         ..Scenario::default()
@@ -643,7 +643,7 @@ fn a_name_that_nobody_ever_got_or_gets_any_more() {
 }
 
 #[test]
-fn a_history_that_nobody_looked_at() {
+fn a_history_without_a_look_is_unseen() {
     let summary = judge("test", &sound().parts()).unwrap();
     let [finding] = summary.findings.as_slice() else {
         panic!("{:#?}", summary.findings)
@@ -652,7 +652,7 @@ fn a_history_that_nobody_looked_at() {
 }
 
 #[test]
-fn a_fault_that_nobody_felt() {
+fn a_fault_without_a_holder_is_vacuous() {
     let held = Scenario {
         must_see: vec![Sight::Held],
         ..Scenario::default()
@@ -678,12 +678,12 @@ fn a_fault_that_nobody_felt() {
     finds(
         &faulty(65),
         Kind::Vacuous,
-        &["nobody held a lease at the last fault"],
+        &["at the last fault nobody held a lease"],
     );
 }
 
 #[test]
-fn a_fault_that_is_none() {
+fn a_fault_that_did_not_stop_its_process_is_vacuous() {
     let mut told = sound();
     told.files[2].1.clear();
     told.say(
@@ -711,19 +711,19 @@ fn a_fault_that_is_none() {
         .find(|finding| finding.kind == Kind::Vacuous)
         .unwrap();
     assert!(
-        vacuous.text.contains("the fault was none (all paused")
+        vacuous.text.contains("the fault had no effect (all paused")
             && vacuous.text.contains("q's operation 2"),
         "{vacuous:?}"
     );
 }
 
 #[test]
-fn a_run_that_shows_nothing() {
+fn a_run_with_too_few_sections_or_sights_is_vacuous() {
     let told = Told::by(&["p"]);
     finds(
         &told,
         Kind::Vacuous,
-        &["only 0 sections, and 1 were wanted"],
+        &["only 0 sections, but at least 1 must run"],
     );
     let mut told = sound();
     told.say(
@@ -734,10 +734,10 @@ fn a_run_that_shows_nothing() {
             ..Scenario::default()
         }),
     );
-    finds(&told, Kind::Vacuous, &["no stale holder was refused"]);
+    finds(&told, Kind::Vacuous, &["the store refused no stale holder"]);
 }
 
-/// `p`, which was granted something before, asks at 100, and `q`, which asks at 900, is granted at 1,000; `p` then at
+/// `p`, which was granted something before, asks at 100. `q` asks at 900 and is granted at 1,000. `p` is granted at
 /// 1,100, or never. Both live until 3,000.
 fn overtaking(scenario: Scenario, granted: bool) -> Told {
     let mut told = Told::by(&["p", "q", "look"]);
@@ -795,16 +795,16 @@ fn order_of(told: &Told) -> (usize, usize) {
 }
 
 #[test]
-fn one_that_asked_long_after_overtakes() {
+fn a_grant_to_a_much_later_request_is_an_order_finding() {
     finds(
         &overtaking(named(), true),
         Kind::Order,
         &[
             "asked 800 ms after it: p's operation 9",
-            "came q's operation 9",
+            "was overtaken by q's operation 9",
         ],
     );
-    // It gave up: long after, or just then.
+    // p gave up: long after q was granted, or at the same time.
     let over = |at| {
         let mut told = overtaking(named(), false);
         let why = "held".into();
@@ -824,7 +824,7 @@ fn an_order_is_judged_only_where_it_is_certain() {
         "faults are not known"
     );
 
-    // Almost at once.
+    // q asked almost at once after p.
     let mut told = overtaking(named(), true);
     for line in &mut told.files[0].1 {
         if matches!(line.event, Event::Invoked { op: 9, .. }) {
@@ -833,7 +833,7 @@ fn an_order_is_judged_only_where_it_is_certain() {
     }
     assert_eq!(order_of(&told), (0, 0));
 
-    // Its process may still be connecting.
+    // p's process may still be connecting.
     let mut told = overtaking(named(), true);
     for line in &mut told.files[0].1 {
         if matches!(line.event, Event::Granted { op: 8, .. }) {
@@ -841,7 +841,7 @@ fn an_order_is_judged_only_where_it_is_certain() {
         }
     }
     assert_eq!(order_of(&told), (0, 0));
-    // But not for 5 s, though it is never granted anything.
+    // That excuse lasts for 5 s, even if the process is never granted anything.
     let never = |asks_at: u64| {
         let mut told = overtaking(named(), false);
         for (label, lines) in &mut told.files {
@@ -863,14 +863,14 @@ fn an_order_is_judged_only_where_it_is_certain() {
     assert_eq!(never(4_999 * MS), (0, 0));
     assert_eq!(never(5_000 * MS), (1, 0));
 
-    // Its process stood still.
+    // p's process stood still.
     let mut told = overtaking(named(), true);
     told.files[0]
         .1
         .retain(|line| !(500 * MS..700 * MS).contains(&line.at));
     assert_eq!(order_of(&told), (0, 0));
 
-    // A fault concerns everybody, or those of whom the scenario says so.
+    // A fault concerns all processes, or only those that the scenario names.
     for (disturbs, found) in [(None, 0), (Some(vec!["q"]), 0), (Some(vec!["x"]), 1)] {
         let disturbs =
             disturbs.map(|labels: Vec<&str>| labels.iter().map(|it| (*it).into()).collect());
@@ -911,11 +911,11 @@ fn an_order_that_was_kept_is_counted() {
             ..named()
         }),
     );
-    finds(&told, Kind::Vacuous, &["who had asked first"]);
+    finds(&told, Kind::Vacuous, &["which one had asked first"]);
 }
 
 #[test]
-fn what_has_to_be_found_and_what_may_be() {
+fn a_scenario_lists_required_and_permitted_findings() {
     let planted = |scenario| {
         let mut told = sound();
         told.section("q", 2, 55..70, 103, both(4));
@@ -938,7 +938,7 @@ fn what_has_to_be_found_and_what_may_be() {
 }
 
 #[test]
-fn histories_that_are_none() {
+fn malformed_histories_are_refused() {
     let wrong = |text: &str| judge("x", &[parse("f", text).unwrap()]).err().unwrap();
     let process = r#"{"at":1,"event":"process","label":"p","clock":"c","ttl_ms":1}"#;
     let invoked = r#"{"at":2,"event":"invoked","op":1,"name":"a"}"#;

@@ -1,10 +1,11 @@
-//! Tokens: never twice, and growing in the order of the grants. Of a semaphore, for each slot by itself. Of several names,
-//! for each of them. A reader's is an epoch: no less than that of the last writer, and less than that of the next.
+//! Tokens: no token is given twice, and tokens grow in the order of the grants. For a semaphore this holds for each
+//! slot, for several names for each name. A reader's token is an epoch: not less than that of the last writer, and less
+//! than that of the next.
 //!
-//! A grant is made on the nodes at some instant between the wish and its being recorded. So one comes
-//! before another for certain if it was recorded before the other was wished for; and also, as nobody
-//! else can be granted what is held, if it was valid when recorded and over when the other, valid
-//! too, was recorded. Of two readers neither is promised.
+//! The nodes make a grant at some instant between the operation's start and the record of its grant. So the order of
+//! two grants is certain in two cases. In the first, one was recorded before the other operation started. In the
+//! second, one was valid when it was recorded, and over when the other, which was valid too, was recorded. Nobody else
+//! can be granted what is held. No order is promised for two readers.
 
 use std::collections::HashMap;
 
@@ -60,7 +61,7 @@ fn unique(history: &History, grants: &[(&Op, Grant)], findings: &mut Vec<Finding
     }
 }
 
-/// What is over by `until` came before what begins at `from` or later.
+/// An operation that is over by `until` comes before one that begins at `from` or later.
 struct Span<'a> {
     op: &'a Op,
     token: u64,
@@ -73,7 +74,7 @@ fn growing(history: &History, mut spans: Vec<Span<'_>>, findings: &mut Vec<Findi
     over.sort_by_key(|(until, ..)| *until);
     spans.sort_by_key(|span| span.from);
     let mut over = over.into_iter().peekable();
-    // Of those who are over: of those who read, and of all others.
+    // Among the operations that are over: the greatest token of a reader, and that of all others.
     let (mut epoch, mut greatest): (Greatest<'_>, Greatest<'_>) = (None, None);
     for span in spans {
         while let Some((_, token, op)) = over.next_if(|(until, ..)| *until < span.from) {
@@ -97,10 +98,11 @@ fn growing(history: &History, mut spans: Vec<Span<'_>>, findings: &mut Vec<Findi
             ),
         };
         findings.extend(back.map(|before| finding(before, "went back")));
-        findings
-            .extend(stays.map(|before| finding(before, "of a writer is not beyond a reader's:")));
+        findings.extend(
+            stays.map(|before| finding(before, "of a writer is not greater than a reader's:")),
+        );
     }
 }
 
-/// A token, and whose it is.
+/// A token, and the operation that had it.
 type Greatest<'h> = Option<(u64, &'h Op)>;

@@ -1,7 +1,7 @@
-//! Updates: every section writes one more than it read, so two that read the same and both wrote have
-//! lost one update. In the store that checks tokens there is none. In the other there is none but by
-//! a stale holder, whom the first store refused. A section that only reads finds at its end what it found at its
-//! beginning, while its lease is valid.
+//! Updates: every section writes one more than it read. So if two sections wrote the same value, one update is lost.
+//! The store that checks tokens loses none. The other store loses one only to a stale holder, and the first store
+//! refused that holder. A section that only reads finds the same values at its end as at its beginning, while its lease
+//! is valid.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ const PLAIN: Store = Store {
     of: |both| both.plain,
 };
 
-/// What one operation read and wrote of one record. A reader: what it read at the end.
+/// The values that one operation read and wrote in one record. For a reader, those that it read at its end.
 struct Section<'h> {
     op: &'h Op,
     record: String,
@@ -67,7 +67,7 @@ pub(super) fn check(history: &History) -> Updates {
     }
     for (first, second) in pairs(&sections, &PLAIN) {
         if !explained(&sections, first, second) {
-            let why = ", and nobody who wrote meanwhile was refused where tokens are checked";
+            let why = ", and the store that checks tokens refused no writer meanwhile";
             updates
                 .findings
                 .push(lost(history, &PLAIN, first, second, why));
@@ -114,7 +114,7 @@ impl Section<'_> {
         wrote.and_then(|wrote| (store.of)(wrote).value())
     }
 
-    /// Between these it wrote: known only within limits, and for one that was killed while it wrote there is no upper one.
+    /// The limits of the time in which it wrote. If it was killed while it wrote, the upper limit is unknown.
     fn writing(&self) -> Option<(u64, u64)> {
         let from = self.op.writing.unwrap_or(self.op.invoked);
         match self.op.ended {
@@ -124,15 +124,15 @@ impl Section<'_> {
         }
     }
 
-    /// Its lease was valid until its end.
+    /// When it ended, if its lease was valid until then.
     fn in_time(&self) -> Option<u64> {
         let end = self.op.ended?;
         (self.op.lost.is_none() && end <= self.op.valid_until).then_some(end)
     }
 }
 
-/// One of the two was stale; or a stale holder wrote between them and set the counter back, so that good ones came
-/// by the same values again.
+/// Returns true if a stale holder explains the lost update. Either one of the two was stale, or a stale holder wrote
+/// between them and set the counter back, so that valid holders wrote the same values again.
 fn explained(sections: &[Section<'_>], first: &Section<'_>, second: &Section<'_>) -> bool {
     let since = first.op.writing.unwrap_or(first.op.invoked);
     let until = second.op.ended.unwrap_or(u64::MAX);
@@ -165,7 +165,7 @@ fn lost(
     }
 }
 
-/// Two that wrote the same value to the same record, one after the other.
+/// Pairs of sections that wrote the same value to the same record, one after the other.
 fn pairs<'s, 'h>(
     sections: &'s [Section<'h>],
     store: &Store,
@@ -187,8 +187,8 @@ fn pairs<'s, 'h>(
 
 type Ends<'a> = BTreeMap<&'a str, u64>;
 
-/// How many updates are missing at the end. Each pair names two of them at most; this counts all,
-/// and sees also what was overwritten by a write that nobody heard the answer of.
+/// The number of updates that are missing at the end. A pair names at most two of them. This counts all, including
+/// updates that were overwritten by a write whose answer was lost.
 fn count(
     sections: &[Section<'_>],
     store: &Store,
@@ -218,7 +218,7 @@ fn count(
     missing
 }
 
-/// A refused holder has been overtaken by a newer token, so its lease was over.
+/// A holder that the store refused was overtaken by a newer token, so its lease must have been over.
 fn refused_while_valid(history: &History, sections: &[Section<'_>], findings: &mut Vec<Finding>) {
     for section in sections.iter().filter(|section| section.is_refused()) {
         let Some(end) = section.in_time() else {
@@ -235,10 +235,10 @@ fn refused_while_valid(history: &History, sections: &[Section<'_>], findings: &m
         findings.push(Finding {
             kind: Kind::Fence,
             text: format!(
-                "the store refused a holder whose lease was valid: {}; a newer token had {}",
+                "the store refused a holder whose lease was valid: {}; a newer token was held by {}",
                 history.tell(section.op),
                 newer.map_or_else(
-                    || "nobody that was recorded".to_owned(),
+                    || "no recorded operation".to_owned(),
                     |newer| history.tell(newer.op)
                 )
             ),
@@ -246,8 +246,8 @@ fn refused_while_valid(history: &History, sections: &[Section<'_>], findings: &m
     }
 }
 
-/// A writer whose lease is over may change what others read: the last one before them, whose token is their epoch, even
-/// where tokens are checked. Nobody else may.
+/// A writer whose lease is over may change what readers read, even where tokens are checked: the last writer before
+/// them, whose token is their epoch. Nobody else may.
 fn changed_under_a_reader(
     history: &History,
     sections: &[Section<'_>],
@@ -271,8 +271,8 @@ fn changed_under_a_reader(
                 findings.push(Finding {
                     kind: Kind::Exclusion,
                     text: format!(
-                        "what was read was changed from {first} to {last} in {} while the lease was valid, by nobody \
-                         whose own was over: {}",
+                        "the value that was read changed from {first} to {last} in {} while the lease was valid, and \
+                         no holder of an expired lease wrote it: {}",
                         store.what,
                         history.tell(section.op)
                     ),

@@ -3,7 +3,7 @@ use super::*;
 const OWN: Terms = terms(30, 5);
 /// Z of these terms.
 const Z: u64 = 35_300;
-/// Any G that is shorter.
+/// G. Any value below Z would do.
 const G: u64 = 6_500;
 
 const MODES: [Mode; 3] = [Mode::New, Mode::Raise, Mode::Forced];
@@ -15,7 +15,7 @@ const fn terms(max_ttl: u64, margin: u64) -> Terms {
     }
 }
 
-/// Three nodes, witnessed for this long in ms.
+/// Three nodes, each witnessed for this long in ms.
 fn nodes(witnessed: [u64; 3]) -> Vec<(Arc<str>, BootRecord)> {
     let node = |(n, witnessed)| {
         let record = BootRecord {
@@ -37,7 +37,7 @@ fn unforced(nodes: &[(Arc<str>, BootRecord)], own: Terms) -> Result<Next, String
     decide(nodes, own, Mode::New, G, Rules::ALL)
 }
 
-/// It is refused, and the reason says all this.
+/// Asserts that the bootstrap is refused, and that the reason contains all these texts.
 #[track_caller]
 fn refused(next: Result<Next, String>, texts: &[&str]) {
     let why = next.unwrap_err();
@@ -51,7 +51,7 @@ fn g_is_the_longest_silence_of_a_living_client() {
 }
 
 #[test]
-fn where_all_vote_on_enough_nothing_is_to_do() {
+fn nothing_is_to_do_if_all_nodes_vote_with_enough_terms() {
     for mode in MODES {
         for own in [OWN, terms(1, 0)] {
             let next = decide(&nodes([Z; 3]), own, mode, G, Rules::ALL);
@@ -61,7 +61,7 @@ fn where_all_vote_on_enough_nothing_is_to_do() {
 }
 
 #[test]
-fn where_all_vote_greater_terms_are_a_raise() {
+fn greater_terms_are_a_raise_if_all_nodes_vote() {
     for mode in MODES {
         for own in [terms(31, 5), terms(30, 6)] {
             let next = decide(&nodes([Z; 3]), own, mode, G, Rules::ALL);
@@ -76,7 +76,7 @@ fn where_all_vote_greater_terms_are_a_raise() {
 }
 
 #[test]
-fn force_leaves_out_what_new_masters_have_to_be() {
+fn force_skips_the_checks_of_new_masters() {
     let mut all = nodes([Z, 0, Z - 1]);
     all[1].1.used = true;
     let next = decide(&all, OWN, Mode::Forced, G, Rules::ALL);
@@ -84,7 +84,7 @@ fn force_leaves_out_what_new_masters_have_to_be() {
 }
 
 #[test]
-fn a_raise_waits_for_what_does_not_vote_and_never_admits_it() {
+fn a_raise_waits_for_non_voting_nodes_and_never_admits_them() {
     let mut used = nodes([G, 300, 0]);
     used[1].1.used = true;
     for all in [nodes([0; 3]), nodes([G; 3]), nodes([Z, Z, 0]), used] {
@@ -96,11 +96,11 @@ fn a_raise_waits_for_what_does_not_vote_and_never_admits_it() {
 }
 
 #[test]
-fn beside_a_voter_the_others_are_not_new() {
+fn nodes_beside_a_voter_do_not_count_as_new() {
     let texts = ["n1 votes", "35.3 s", "force"];
     refused(unforced(&nodes([Z - 1, Z, 0]), OWN), &texts);
     refused(unforced(&nodes([Z - 1, Z, Z - G - 1]), OWN), &["6.5 s"]);
-    // The longest wait of all, of its own terms.
+    // The error names the longest wait of all nodes. Each wait follows from the node's own terms.
     let mut all = nodes([0, Z, 0]);
     all[2].1.terms = terms(60, 5);
     refused(unforced(&all, OWN), &["n1 votes", "65.6 s"]);
@@ -136,7 +136,7 @@ fn new_masters_are_watched_for_g_and_then_asked_for_counters() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn without_their_rules_anything_is_new() {
+fn without_the_rules_any_node_counts_as_new() {
     let rules = Rules::without(Rule::BootstrapOnlyNew);
     let next = decide(&nodes([Z, G, G]), OWN, Mode::New, G, rules);
     assert_eq!(next, Ok(Next::Admit(Mode::Forced)));

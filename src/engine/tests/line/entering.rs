@@ -1,9 +1,9 @@
-//! Joining the line at once, without an attempt, where others stood there a moment ago.
+//! Joining a queue without an attempt, where others were queued a moment ago.
 
 use super::*;
 
 impl World {
-    /// One came through the line and has released: others may wait there. Its ticket.
+    /// A lease that came through the queue is released. So others may be waiting there. Returns its ticket.
     fn came_through(&mut self) -> u64 {
         let (mut answer, place) = self.waits(Renewal::auto());
         self.pushes(1, &place, handed(7));
@@ -23,12 +23,13 @@ impl World {
 
     fn wants_it_again(&mut self) -> Answered {
         let wait = Wait::For(None);
-        self.ask(|wish| {
-            (wish.id, wish.wait, wish.renewal) = (WishId(2), wait, Renewal::auto());
+        self.ask(|acquisition| {
+            (acquisition.id, acquisition.wait, acquisition.renewal) =
+                (AcquisitionId(2), wait, Renewal::auto());
         })
     }
 
-    /// The places that were asked for, and whether only as the last; after the RELEASEs that went before.
+    /// The places that were asked for, with `only_last`. The RELEASEs that went before them are returned too.
     fn joins(&mut self) -> (Vec<usize>, Vec<(Entry, Place)>) {
         let (mut released, mut places) = (Vec::new(), Vec::new());
         for (node, command) in self.until_sent() {
@@ -38,7 +39,7 @@ impl World {
                 None => panic!("{command:?}"),
             }
         }
-        self.core.left();
+        self.core.mark_written();
         (released, places)
     }
 }
@@ -58,7 +59,7 @@ fn others_are_ahead(ticket: u64) -> Answer {
 }
 
 #[test]
-fn where_others_wait_one_joins_at_once_and_behind_all_where_that_came_before_some() {
+fn a_contended_name_is_joined_at_once_and_behind_all_waiters() {
     let mut world = World::new(3);
     let before = world.came_through();
     let mut answer = world.wants_it_again();
@@ -92,7 +93,25 @@ fn where_others_wait_one_joins_at_once_and_behind_all_where_that_came_before_som
 }
 
 #[test]
-fn a_lock_that_is_free_by_then_is_won_by_joining_and_nobody_is_expected_after_that() {
+fn new_place_without_random_bits_ends_the_wait_and_is_rolled_back_once() {
+    let mut world = World::new(3);
+    world.came_through();
+    let mut answer = world.wants_it_again();
+    let (_, joins) = world.joins();
+    world.core.set_chance(Chance::Dry);
+    world.says(0, others_are_ahead(joins[0].1.ticket + 1_000_000));
+    world.says(1, others_are_ahead(5));
+    let error = answer.try_recv().unwrap().unwrap_err();
+    assert!(matches!(error, Error::System(_)), "{error}");
+    // Only the node that has not answered may know the place that was given up.
+    assert_eq!(world.sent(), [(2, 'R')]);
+    world.says(2, in_line());
+    world.says(2, Answer::Released(false));
+    assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
+}
+
+#[test]
+fn a_join_that_wins_a_free_lock_ends_the_contended_state() {
     let mut world = World::new(3);
     world.came_through();
     let mut answer = world.wants_it_again();
@@ -106,12 +125,13 @@ fn a_lock_that_is_free_by_then_is_won_by_joining_and_nobody_is_expected_after_th
     world.sent();
     world.frees();
     let wait = Wait::For(None);
-    let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(3), wait));
+    let _kept =
+        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(3), wait));
     assert_eq!(world.sent(), all('A'));
 }
 
 #[test]
-fn a_line_that_was_not_heard_of_for_a_second_is_not_expected() {
+fn a_queue_not_heard_of_for_a_second_is_not_expected() {
     for (ms, letter) in [(900, 'J'), (1_001, 'A')] {
         let mut world = World::new(3);
         world.came_through();
@@ -123,7 +143,7 @@ fn a_line_that_was_not_heard_of_for_a_second_is_not_expected() {
 }
 
 #[test]
-fn who_joins_at_once_and_is_not_heard_asks_as_if_nobody_waited() {
+fn a_join_that_fails_on_a_majority_falls_back_to_an_attempt() {
     let mut world = World::new(3);
     world.came_through();
     let mut answer = world.wants_it_again();
@@ -133,7 +153,7 @@ fn who_joins_at_once_and_is_not_heard_asks_as_if_nobody_waited() {
     world.core.answered(1, [Err(full())]);
     let sent = world.sent();
     assert_eq!(sent, [all('R'), all('A')].concat());
-    // It is the first attempt, and fails as such.
+    // This is the first attempt, and it fails as such.
     world.core.answered(0, [Err(full())]);
     for node in [0, 1] {
         world.core.answered(node, [Err(full())]);
@@ -144,25 +164,54 @@ fn who_joins_at_once_and_is_not_heard_asks_as_if_nobody_waited() {
 }
 
 #[test]
-fn one_attempt_is_never_a_place() {
+fn an_acquisition_attempts_while_a_failed_join_makes_its_attempt() {
+    let mut world = World::new(3);
+    world.came_through();
+    let _joined = world.wants_it_again();
+    assert_eq!(world.sent(), all('J'));
+    world.core.answered(0, [Err(full())]);
+    world.core.answered(1, [Err(full())]);
+    assert_eq!(world.sent(), [all('R'), all('A')].concat());
+    let wait = Wait::For(None);
+    let _refused =
+        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(3), wait));
+    assert_eq!(world.sent(), all('A'));
+    // The first attempt stays open. The second one is refused, so that the name is contended again.
+    world.says(0, Answer::Released(false));
+    world.says(0, Answer::Granted(9));
+    world.says(0, others_are_ahead(5));
+    world.says(1, Answer::Released(false));
+    world.core.answered(1, [Err(full())]);
+    world.says(1, others_are_ahead(5));
+    assert_eq!(world.sent(), [vec![(2, 'R')], all('J')].concat());
+    let _last =
+        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(4), wait));
+    assert_eq!(world.sent(), all('A'));
+}
+
+#[test]
+fn a_single_attempt_on_a_contended_name_does_not_join_the_queue() {
     for wait in [Wait::Never, Wait::For(Some(Duration::ZERO))] {
         let mut world = World::new(3);
         world.came_through();
-        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(2), wait));
+        let _kept =
+            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(2), wait));
         assert_eq!(world.sent(), all('A'), "{wait:?}");
     }
 }
 
 #[test]
-fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
+fn a_crowd_of_joins_is_limited_to_sixteen_at_a_time() {
     let mut world = World::new(3);
     world.came_through();
     let wait = Wait::For(None);
     let _kept: Vec<_> = (2..100)
-        .map(|id| world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)))
+        .map(|id| {
+            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait))
+        })
         .collect();
     assert_eq!(world.sent().len(), 16 * 3);
-    // Two nodes have given all of these their places: the next begin.
+    // Two nodes have registered all of these, so the next ones begin.
     for node in [0, 1] {
         for _ in 0..16 {
             world.says(node, in_line());
@@ -173,16 +222,18 @@ fn of_a_crowd_that_joins_at_once_a_few_are_under_way_at_a_time() {
 }
 
 #[test]
-fn nobody_joins_at_once_while_one_who_came_before_makes_an_attempt() {
+fn an_acquisition_does_not_join_at_once_beside_an_earlier_attempt() {
     let mut world = World::new(3);
     let wait = Wait::For(None);
     let ask = |world: &mut World, id| {
-        std::mem::forget(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+        std::mem::forget(
+            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait)),
+        );
         world.sent()
     };
     assert_eq!(ask(&mut world, 1), all('A'));
     assert_eq!(ask(&mut world, 2), all('A'));
-    // The first is refused, and stands in line: others wait there from now on.
+    // The first one is refused and joins the queue, so the name is contended from now on.
     for node in [0, 1] {
         world.core.answered(node, [Ok(held())]);
     }
@@ -195,23 +246,28 @@ fn nobody_joins_at_once_while_one_who_came_before_makes_an_attempt() {
 }
 
 #[test]
-fn who_does_not_wait_for_a_place_any_more_leaves_room_for_others() {
+fn a_cancelled_join_makes_room_for_the_next_one() {
     for hears_first in [false, true] {
         let mut world = World::new(3);
         world.came_through();
         let wait = Wait::For(None);
         for id in 2..18 {
-            drop(world.ask(|wish| (wish.id, wish.wait) = (WishId(id), wait)));
+            drop(
+                world.ask(|acquisition| {
+                    (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait)
+                }),
+            );
         }
         assert_eq!(world.sent().len(), 16 * 3);
         if hears_first {
             (0..16).for_each(|_| world.says(0, in_line()));
         }
         for id in 2..18 {
-            world.core.event(Event::Cancel(WishId(id)));
+            world.core.event(Event::Cancel(AcquisitionId(id)));
         }
         world.sent();
-        let _kept = world.ask(|wish| (wish.id, wish.wait) = (WishId(18), wait));
+        let _kept =
+            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(18), wait));
         assert_eq!(world.sent(), all('J'), "{hears_first}");
     }
 }

@@ -55,7 +55,7 @@ fn ids(all: &[Contender]) -> Vec<&str> {
 }
 
 #[test]
-fn where_nothing_stands_it_may_be_taken() {
+fn a_name_without_a_record_may_be_taken() {
     for form in [Form::Lock, Form::Semaphore] {
         let view = view(form, &[]);
         assert_eq!(view.follows(asked(1)), Follows::Take);
@@ -63,7 +63,7 @@ fn where_nothing_stands_it_may_be_taken() {
     }
 }
 
-/// `{"Limit":2,"Holders":{"…":true}}` is what `consul lock -n 2` (1.8.7) writes.
+/// `consul lock -n 2` (1.8.7) writes `{"Limit":2,"Holders":{"…":true}}`.
 #[test]
 fn the_record_is_that_of_consuls_go_client() {
     let theirs = r#"{"Limit":2,"Holders":{"session-1":true}}"#;
@@ -74,7 +74,7 @@ fn the_record_is_that_of_consuls_go_client() {
     );
     assert_eq!((view.limit(), view.free(2)), (Some(2), 1));
     assert_eq!(view.holders()[0].label.as_deref(), Some("web-1"));
-    // An empty map may be `null` in Go.
+    // In Go an empty map may be `null`.
     let none = r#"{"Limit":2,"Holders":null}"#;
     let view = self::view(Form::Semaphore, &[record(9, SEMAPHORE_FLAGS, none, None)]);
     assert_eq!((view.limit(), view.free(2)), (Some(2), 2));
@@ -123,7 +123,7 @@ fn another_limit_is_a_conflict_that_names_it() {
 }
 
 #[test]
-fn what_is_of_another_form_is_refused_and_told() {
+fn a_record_of_another_form_is_refused_and_named() {
     let lock = record(9, LOCK_FLAGS, "", Some(1));
     let semaphore = semaphore(9, 3, &[]);
     let read = |form, pair: Pair| View::read(form, FOLDER, &[pair], 50).unwrap_err();
@@ -160,11 +160,11 @@ fn a_lock_is_held_by_its_session_and_free_without_one() {
 }
 
 #[test]
-fn who_waited_for_a_lock_leaves_the_line_when_it_takes_it() {
+fn a_waiter_that_takes_the_lock_deletes_its_queue_entry() {
     let view = view(Form::Lock, &[entry(2, 8)]);
     let steps = view.take(Form::Lock, FOLDER, 1, &[id(2)], "me");
     assert!(steps.contains(&Step::delete(format!("{FOLDER}session-2"))));
-    // Its entry may be newer than what it saw.
+    // Its entry may be newer than the view.
     let unseen = self::view(Form::Lock, &[]).take(Form::Lock, FOLDER, 1, &[id(2)], "me");
     assert!(unseen.contains(&Step::delete(format!("{FOLDER}session-2"))));
     let after = view.after_take(1, &[id(2)], "me", 60);
@@ -173,8 +173,8 @@ fn who_waited_for_a_lock_leaves_the_line_when_it_takes_it() {
 }
 
 #[test]
-fn those_in_front_come_first_and_are_overtaken_when_their_time_is_over() {
-    // By their entries' age, whatever their names.
+fn earlier_waiters_go_first_until_their_time_is_over() {
+    // The order is that of the entries' age, whatever their names are.
     let pairs = [semaphore(9, 2, &[1]), entry(1, 3), entry(2, 8), entry(3, 6)];
     let view = view(Form::Semaphore, &pairs);
     assert_eq!(ids(&view.waiting), ["session-3", "session-2"]);
@@ -199,7 +199,7 @@ fn those_in_front_come_first_and_are_overtaken_when_their_time_is_over() {
 }
 
 #[test]
-fn several_permits_need_that_many_free_and_one_for_each_in_front() {
+fn several_permits_need_that_many_free_plus_one_per_earlier_waiter() {
     let pairs = [semaphore(9, 5, &[1, 2]), entry(1, 1), entry(2, 2)];
     let full = view(Form::Semaphore, &pairs);
     let many = |view: &View, count| view.follows(Asked { count, ..asked(5) });
@@ -231,10 +231,10 @@ fn the_last_holder_takes_the_record_with_it() {
     let one = view(Form::Semaphore, &[semaphore(9, 2, &[1, 3]), entry(1, 3)]);
     let steps = one.leave(FOLDER, &[id(1)]);
     assert_eq!(steps, [gone.clone(), Step::delete_cas(key, 9)]);
-    // Its session was ended: it is a dead holder, as a crashed one is.
+    // Its session has ended, so it is a dead holder, as a crashed one is.
     let dead = view(Form::Semaphore, &[semaphore(9, 2, &[1])]);
     assert_eq!(dead.leave(FOLDER, &[id(1)]), steps);
-    // Somebody has put it out: the record is no business of ours.
+    // Another client has removed it, so the record must be left as it is.
     let none = view(
         Form::Semaphore,
         &[semaphore(9, 2, &[2]), entry(1, 3), entry(2, 4)],
@@ -265,7 +265,7 @@ fn a_limit_is_changed_where_there_is_one() {
     assert_eq!(self::view(Form::Semaphore, &[]).resize(FOLDER, 5), None);
 }
 
-/// A Consul of one name: it does what it is asked for, in any order.
+/// A model of Consul for one name. It does steps in any order.
 #[derive(Debug, Default)]
 struct Model {
     index: u64,
@@ -278,7 +278,7 @@ impl Model {
         View::read(form, FOLDER, &pairs, self.index).unwrap()
     }
 
-    /// The steps, all or none, as Consul does them.
+    /// Does all steps or none, as Consul does.
     fn transact(&mut self, steps: &[Step], ended: &[u32]) -> bool {
         let json = |step: &Step| serde_json::to_value(step).unwrap()["KV"].clone();
         let (mut next, index) = (self.pairs.clone(), self.index + 1);
@@ -327,7 +327,7 @@ impl Model {
         true
     }
 
-    /// Consul ends a session: what it has locked goes with it.
+    /// Ends a session. The keys that it has locked go with it.
     fn end(&mut self, session: u32) {
         self.index += 1;
         self.pairs
@@ -337,9 +337,9 @@ impl Model {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// Reads what stands there.
+    /// Reads the keys.
     Look(u32),
-    /// Takes it by what it saw last.
+    /// Takes it according to the last view.
     Take(u32),
     Leave(u32),
     End(u32),
@@ -356,9 +356,9 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 proptest! {
-    /// Whatever is done on whatever old view: there are never more living holders than the limit, and tokens grow.
+    /// For any deeds on views of any age, there are never more living holders than the limit, and tokens grow.
     #[test]
-    fn no_order_of_deeds_admits_too_many(
+    fn no_order_of_operations_admits_too_many_holders(
         is_lock in any::<bool>(),
         limit in 1_u32..4,
         deeds in prop::collection::vec(deed(), 1..80),
@@ -384,7 +384,7 @@ proptest! {
                         last_token = model.index;
                         let after = view.after_take(limit, &[id(who)], "web", model.index);
                         prop_assert!(after.is_held_by(&[id(who)]));
-// It may have seen one who is dead by now.
+// The view may still have a holder that is dead by now.
                         prop_assert!(after.holders().len() >= model.view(form).holders().len());
                         views[who as usize] = Some(after);
                     }
@@ -407,7 +407,7 @@ proptest! {
             }
             let held = holds.iter().filter(|holds| **holds).count();
             prop_assert!(held <= limit as usize, "{held} hold");
-            // Those that hold are those that stand there.
+            // The holders are those in the record.
             for (who, holds) in (0..).zip(holds) {
                 prop_assert_eq!(model.view(form).is_held_by(&[id(who)]), holds);
             }

@@ -1,8 +1,8 @@
--- ADMIT (protocol §2): the memory of this run and record votes from now on; the last step of a bootstrap.
+-- ADMIT (protocol §2), the last step of a bootstrap: the memory of this run and record votes from now on.
 -- KEYS     boot, open
 -- ARGV     format, N, list, run, id, max_ttl ms, M ms, w ms, mode: new, raise or forced
--- RETURNS  1; 0, where it is another record, one of greater terms, or one that the mode rules out
--- No guard: the node does not vote yet.
+-- RETURNS  1; 0 if the record is another one, has greater terms, or is ruled out by the mode
+-- There is no guard, because the node may not vote yet.
 local max_ttl, margin, w, mode = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 local boot = redis.call('GET', KEYS[1])
 local n, list, max_ttl1, margin1, run, id, _, u, w1 =

@@ -1,5 +1,4 @@
-//! What an in-process node does with the commands about its admission: the executable meaning of
-//! `handshake.lua` and `admit.lua`.
+//! Executes admission commands on an in-process node: the executable meaning of `handshake.lua` and `admit.lua`.
 
 use std::time::Duration;
 
@@ -23,23 +22,23 @@ pub(crate) struct Memory {
     open: Option<String>,
     /// TIME at the last handshake that wrote it, in µs.
     time: Option<u64>,
-    /// TIME at the first meeting, for what trusts the node's clock: see [`Rule::WitnessedByClients`].
+    /// TIME at the first meeting, which a node that trusts its own clock counts from: see [`Rule::WitnessedByClients`].
     #[cfg(any(test, feature = "test-util"))]
     met_at: u64,
 }
 
 impl Memory {
-    /// Whether commands with this guard are obeyed.
+    /// Returns true if commands with this guard are obeyed.
     pub(crate) fn admits(&self, guard: &str) -> bool {
         self.open.as_deref() == Some(guard)
     }
 
-    /// What stands in `boot`.
+    /// The record in `boot`.
     pub(crate) fn record(&self) -> Option<BootRecord> {
         self.boot.as_ref()?.parse().ok()
     }
 
-    /// Obeys one command. A survey looks at the counters: every grant leaves one.
+    /// Executes one command. A survey looks at the counters, because every grant leaves one.
     pub(crate) fn apply(
         &mut self,
         command: &Command,
@@ -90,8 +89,8 @@ impl Memory {
         })))
     }
 
-    /// Lines 8 to 10: what stands afterwards. `same` is the record as it stood, if it goes on. Whether
-    /// `open` stands now.
+    /// Lines 8 to 10: writes the keys. `same` is the record as it stood, if that record goes on. Returns true if `open`
+    /// stands now.
     fn write(
         &mut self,
         same: Option<&BootRecord>,
@@ -102,14 +101,14 @@ impl Memory {
         let open = record.votes();
         let guard = record.guard(at.rules);
         let right = self.admits(&guard);
-        // Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+        // Closed before anything is set: a full server refuses SET, never DEL, and the node may not vote meanwhile.
         if self.open.is_some() && !(open && right) {
             at.may_delete()?;
             self.open = None;
         }
         let mut write = is_worth_it(same, record, at);
         let set = open && !right;
-        // A full server that votes goes on.
+        // A full server that votes goes on voting.
         if (write || set)
             && let Err(fault) = at.may_write()
         {
@@ -129,13 +128,13 @@ impl Memory {
         Ok(open)
     }
 
-    /// How far the TIME that the last handshake left is from now.
+    /// The distance between the TIME that the last handshake left and now.
     fn age_of_time(&self, at: Moment) -> Option<Duration> {
         self.time
             .map(|left| Duration::from_micros(left.abs_diff(at.time)))
     }
 
-    /// TIME, once a second. The error, where this server refuses the write.
+    /// Writes TIME, at most once a second. Returns the error if the server refuses the write.
     fn write_time(&mut self, at: Moment) -> Option<Result<(), String>> {
         if self
             .age_of_time(at)
@@ -164,7 +163,7 @@ impl Memory {
     }
 }
 
-/// Whether the record is written: it changed, it does not vote yet, or its w grew by 1 %.
+/// Returns true if the record is worth writing: it changed, it did not vote before, or its w grew by 1 %.
 fn is_worth_it(same: Option<&BootRecord>, record: &BootRecord, at: Moment) -> bool {
     let (before, after) = (same.map_or(0, |old| old.witnessed), record.witnessed);
     let changed = same.is_none_or(|old| {
@@ -179,7 +178,7 @@ fn is_worth_it(same: Option<&BootRecord>, record: &BootRecord, at: Moment) -> bo
     changed || unripe || grew
 }
 
-/// For tests: what nobody does by a command.
+/// For tests: access that no command gives.
 #[cfg(any(test, feature = "test-util"))]
 impl Memory {
     pub(crate) fn boot(&self) -> Option<&str> {
@@ -206,7 +205,7 @@ impl Memory {
         self.open = text;
     }
 
-    /// Without [`Rule::WitnessedByClients`] the node's own clock witnesses its memory.
+    /// When [`Rule::WitnessedByClients`] is off, the node's own clock counts w.
     fn count_by_own_clock(&mut self, same: bool, record: &mut BootRecord, at: Moment) {
         if !same {
             self.met_at = at.time;

@@ -1,6 +1,6 @@
-//! What every kind of node has to do for its admission (protocol §2).
+//! Cases about admission, for every kind of node (protocol §2).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -64,41 +64,40 @@ pub(crate) const CASES: &[Case] = &[
         Keys
     ),
     case!(
-        "§2 line 9: below Z every handshake is written; beyond it w is, once it has grown by \
-         1 %. The answer says the greater w nevertheless.",
-        w_is_answered_always_and_written_when_it_is_worth_it,
+        "§2 line 9: below Z every handshake is written; beyond Z, w is written once it has \
+         grown by 1 %. The answer has the greater w.",
+        a_handshake_answers_the_greater_w_and_writes_it_if_worthwhile,
         Keys
     ),
     case!(
-        "§2 `Guard`: where `open` is not what the client expects nothing is done; RELEASE \
-         alone works.",
+        "§2 `Guard`: if `open` is not what the client expects, only a RELEASE is done.",
         a_node_that_may_not_vote_takes_only_releases,
         Flush
     ),
     case!(
-        "§2: who the server is comes with every answer.",
-        a_handshake_says_who_the_server_is
+        "§2: every answer identifies the server.",
+        a_handshake_identifies_the_server
     ),
     case!(
-        "§2, §3: the node's clock comes with every answer, so that one that is behind is not counted.",
+        "§2, §3: every answer has the node's clock, so that a node that is behind is not counted.",
         a_handshake_tells_the_time
     ),
     case!(
-        "§2 lines 1 and 2: a replica is refused and writes nothing; a master that was one \
-         meanwhile is another memory.",
+        "§2 lines 1 and 2: a replica is refused and writes nothing; a master that was a \
+         replica counts as another memory.",
         a_failback_is_another_run,
         Replica,
         Keys
     ),
     case!(
-        "§2 bootstrap: every grant leaves a counter, so counters show use, before the node \
-         votes too; and one of them names its lock, however old it is.",
+        "§2 bootstrap: every grant leaves a counter, so counters show use, even before the \
+         node votes. One of them names its lock, however old it is.",
         a_survey_sees_counters_and_names_a_lock,
         Flush,
         Counters
     ),
     case!(
-        "§1, §2: an error is no answer; a full server writes nothing, and still frees and closes.",
+        "§1, §2: an error is not an answer; a full server writes nothing, but still frees and closes.",
         a_full_server_frees_and_grants_nothing,
         Full
     ),
@@ -109,8 +108,8 @@ pub(crate) const CASES: &[Case] = &[
         Keys
     ),
     case!(
-        "§2 lines 8 to 10 at maxmemory: `open` is closed, what cannot be written is an error \
-         and stays.",
+        "§2 lines 8 to 10 at maxmemory: `open` is closed; a record that cannot be written is \
+         an error and stays.",
         a_full_server_is_closed_and_not_opened,
         Flush,
         Full,
@@ -118,7 +117,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
 ];
 
-/// Of one who sees no voter, and knows nothing.
+/// The handshake of a client that sees no voter and has read no record.
 pub(crate) fn hello() -> Handshake {
     Handshake {
         masters: 3,
@@ -149,7 +148,7 @@ fn admission_of(record: &BootRecord) -> Admit {
     }
 }
 
-/// What `open` says of this record.
+/// The guard that belongs to this record.
 fn guard_of(record: &str) -> String {
     let words: Vec<&str> = record.split(' ').collect();
     let [format, masters, list, max_ttl, margin, _, id, ..] = words[..] else {
@@ -158,8 +157,8 @@ fn guard_of(record: &str) -> String {
     format!("{max_ttl} {format} {masters} {list} {margin} {id}")
 }
 
-/// In the texts: the run of the server, that of another process, and that of the server before it
-/// freed its backlog.
+/// Replaces words of a text: `here` by the run of the server, `there` by that of another process, and `freed` by that
+/// of the server before it freed its backlog.
 pub(super) fn spelled(text: &str) -> String {
     let words = text.split(' ').map(|word| match word {
         "here" => "RUN/00000000/-1",

@@ -1,12 +1,12 @@
-//! What may be asked of a node about its admission, and what it may answer.
+//! Requests to a node about its admission, and their answers.
 
 use super::{Stored, Terms};
 use crate::base::name::Name;
 
-/// What may be asked. None has a guard: a node that may not vote is asked too.
+/// A request about admission. It has no guard, because a node that may not vote must answer it too.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Meets the node: which memory is this, and may it vote?
+    /// Meets the node: which memory is it, and may it vote?
     Handshake(Handshake),
     /// Was any token given out, and for which lock? Asked before a bootstrap.
     Survey,
@@ -14,87 +14,87 @@ pub enum Command {
     Admit(Admit),
 }
 
-/// What is answered.
+/// The answer to such a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To a handshake.
     Met(Box<Meeting>),
     /// To a survey.
     Surveyed {
-        /// Whether counters stand there, as every grant leaves one.
+        /// True if the node has counters. Every grant leaves one.
         used: bool,
-        /// One of the locks that they count; none where the node does not name one.
+        /// A lock that has one of the counters. None if the node names none.
         lock: Option<Name>,
     },
-    /// To an admission: whether it was still that run and record.
+    /// To an admission: true if the run and the record were still those of the request.
     Admitted(bool),
 }
 
-/// What a client brings to a meeting.
+/// The arguments that a client brings to a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// N as this client counts it.
     pub masters: u64,
-    /// Its word for the list of masters.
+    /// The fleet id, which stands for the list of masters.
     pub list: String,
-    /// The fleet's terms as this client sees them, or its own.
+    /// The fleet's terms as this client sees them, or its own terms.
     pub terms: Terms,
-    /// v: does the client see voters of its fleet?
+    /// v: whether the client sees voters of its fleet.
     pub vouch: Vouch,
-    /// u: it has met a voter of its fleet at some time.
+    /// u: the client has met a voter of its fleet at some time.
     pub used: bool,
-    /// Run and id as this client last read them here.
+    /// Run and id as the client last read them from this node.
     pub known: Option<(String, String)>,
-    /// x: the w it then read, and what its own clock counted since, in ms.
+    /// x: the w that it read then, plus the time that its own clock has counted since, in ms.
     pub witnessed: u64,
-    /// A fresh id, should this be the first meeting.
+    /// A fresh id, used if the handshake makes a new record.
     pub nonce: String,
 }
 
 /// v of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vouch {
-    /// No voter is in sight, or one of another fleet.
+    /// No voter of this fleet is in sight, or a voter of another fleet is.
     Stranger = 0,
     /// At least one voter is in sight.
     Voter = 1,
-    /// A majority is, or an operator forces a bootstrap.
+    /// A majority of the nodes is in sight as voters, or an operator forces a bootstrap.
     Majority = 2,
 }
 
-/// What the server says of itself.
+/// The server's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// `run_id`, the first 8 of `master_replid2`, and `second_repl_offset`: a master that was a
-    /// replica meanwhile keeps its `run_id`, but not its leases.
+    /// `run_id`, the first 8 digits of `master_replid2`, and `second_repl_offset`. A master that was a replica in
+    /// between keeps its `run_id` but not its leases.
     pub run: String,
-    /// `master`, or else.
+    /// `master`, or another role.
     pub role: String,
-    /// `standalone`, or else.
+    /// `standalone`, or another mode.
     pub mode: String,
     /// `maxmemory_policy`.
     pub eviction: String,
-    /// `valkey_version`, or else `redis_version`.
+    /// `valkey_version`, or `redis_version` if there is none.
     pub version: String,
 }
 
 /// The outcome of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
-    /// What the server says of itself.
+    /// The server's report about itself.
     pub server: Server,
-    /// The record as it now stands.
+    /// The record as it stands after the handshake.
     pub stored: Stored,
-    /// Whether `open` now stands, so that guarded commands are obeyed.
+    /// True if `open` stands now, so that the node obeys guarded commands.
     pub open: bool,
     /// TIME, in µs.
     pub time: u64,
-    /// The outcome of the write that the handshake tried: the error with which the server refused it. None: it tried none,
-    /// because another handshake had just written.
+    /// The result of the write that the handshake tried, with the server's error if it was refused. None: it tried
+    /// none, because another handshake had just written.
     pub write: Option<Result<(), String>>,
 }
 
-/// Why an ADMIT is wanted.
+/// The reason for an ADMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// These servers have never held a lock.
@@ -110,16 +110,16 @@ pub enum Mode {
 pub struct Admit {
     /// N.
     pub masters: u64,
-    /// The word for the list of masters.
+    /// The fleet id, which stands for the list of masters.
     pub list: String,
-    /// The run that was met.
+    /// The run that the handshake found.
     pub run: String,
-    /// The record that was met.
+    /// The id of the record that the handshake found.
     pub id: String,
-    /// What to store.
+    /// The terms to store.
     pub terms: Terms,
-    /// w: what the record shall at least say was witnessed, in ms.
+    /// The least w that the record gets, in ms.
     pub witnessed: u64,
-    /// Why.
+    /// The reason for it.
     pub mode: Mode,
 }

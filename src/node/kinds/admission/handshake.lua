@@ -1,15 +1,15 @@
--- HANDSHAKE (protocol §2): which memory is this, and may it vote?
+-- HANDSHAKE (protocol §2): finds out which memory this is, and whether it may vote.
 -- KEYS     boot, open, time
 -- ARGV     format, N, list, max_ttl ms, M ms, v, u, run0, id0, x ms, nonce
--- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 where open now stands, TIME in µs, what came of a
---          write: nil, where none was tried; its error; or an empty text, where it was done}
--- No guard: this script makes it. One INFO, and only what changed is written. meet.rs says the
--- same in Rust; the numbers are those of protocol §2.
+-- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 if open stands now, TIME in µs, the result of writing
+--          time: nil if it was not tried; its error; an empty text if it was done}
+-- There is no guard, because this script makes it. It calls INFO once, and writes only what changed. meet.rs says the
+-- same in Rust. The numbers are those of protocol §2.
 local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
 local max_ttl, margin = tonumber(ARGV[4]), tonumber(ARGV[5])
 local v, u, run0, id0, x = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9], tonumber(ARGV[10])
 
--- It begins with a heading: before every field there is a line.
+-- INFO begins with a heading, so a line break stands before every field.
 local info = redis.call('INFO', 'server', 'replication', 'memory')
 local function field(name)
   local _, colon = string.find(info, '\n' .. name .. ':', 1, true)
@@ -42,7 +42,7 @@ local old
 if boot then
   local first = string.match(boot, '^[^ ]*')
   if string.match(first, '^%d+$') and not string.match(first, '^0*2$') then
-    -- 3: a record of another format. Of this run: nothing is written.
+    -- 3: a record of another format. If it is of this run, nothing is written.
     if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
@@ -51,7 +51,7 @@ if boot then
     if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then
       old = { n = tonumber(o[1]), list = o[2], max_ttl = tonumber(o[3]), margin = tonumber(o[4]), run = o[5],
         id = o[6], v = tonumber(o[7]), u = tonumber(o[8]), w = tonumber(o[9]) }
-      -- Longer than 24 h is nobody's.
+      -- Terms above 24 h are not valid.
       if old.max_ttl > 86400000 or old.margin > 86400000 then
         old = nil
       end
@@ -59,7 +59,7 @@ if boot then
   end
 end
 
--- Each handshake of the record's own fleet leaves TIME. MGET, as to it a key of another kind is none.
+-- Each handshake of the record's own fleet leaves TIME in the key. MGET, because a key of another type counts as none.
 local left = tonumber(redis.call('MGET', KEYS[3])[1] or '')
 local visited = left and math.abs(now - left) < 3000000
 
@@ -67,7 +67,7 @@ local mine, voted, same
 if old then
   mine = old.n == tonumber(n) and old.list == list
   voted = old.w >= z(old.max_ttl, old.margin)
-  -- replid2 turned to zeros: the same memory, the server has only freed its backlog.
+  -- If replid2 has turned to zeros it is the same memory: the server has only freed its backlog.
   same = old.run == run
     or (run == run_id .. '/00000000/-1' and string.sub(old.run, 1, #run_id + 1) == run_id .. '/')
 end
@@ -77,7 +77,7 @@ if same and not voted and v >= 1 then
   local more = old.max_ttl > max_ttl or old.margin > margin
   new = not mine or (more and (old.v == 0 or v == 2))
 elseif same and not voted then
-  -- A client that stays has read this record before: one that only looks is gone by then.
+  -- A client that stays has read this record before. A client that only looks is gone by then.
   new = not mine and old.v == 0 and not visited and run0 == old.run and id0 == old.id
 end
 -- 5
@@ -90,7 +90,7 @@ local v1, u1 = math.min(v, 1), u
 if new and old then
   u1 = math.max(u, old.u, voted and 1 or 0)
   if mine and v < 2 and (voted or old.v == 1) then
-    -- It came back from a disk: it keeps the terms under which it voted.
+    -- The node came back from a disk. It keeps the terms under which it voted.
     v1 = 1
     if v == 0 then
       max_ttl, margin = old.max_ttl, old.margin
@@ -119,12 +119,12 @@ local record = head .. string.format('%.0f', w)
 local guard = string.format('%.0f %s %s %s %.0f %s', max_ttl, format, n, list, margin, id)
 local votes = w >= z(max_ttl, margin)
 local open = redis.call('GET', KEYS[2])
--- 8. Closed first: a full server refuses SET, never DEL, and nobody may vote meanwhile.
+-- 8. Closed before anything is set: a full server refuses SET, never DEL, and the node may not vote meanwhile.
 if open and (not votes or open ~= guard) then
   redis.call('DEL', KEYS[2])
 end
--- 9. Beyond Z, what was witnessed is written when it is worth it. A server that is full and votes goes on
--- doing so: it grants nothing, but what is held there is renewed.
+-- 9. Beyond Z, a change of w alone is written only when w has grown by 1 %. A full server that votes goes on voting: it
+-- grants nothing, but leases there are renewed.
 local set = votes and open == guard and redis.pcall or redis.call
 local changed = not boot or string.sub(boot, 1, #head) ~= head
 if changed or before < z(max_ttl, margin) or (w > before and w * 100 >= before * 101) then
@@ -134,7 +134,8 @@ end
 if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
 end
--- Also for ACQUIRE, which then seldom has to ask for TIME; and it tells whether this server takes a write.
+-- This also serves ACQUIRE of several names, which then seldom has to ask for TIME. And it tells whether the server
+-- takes writes.
 if not left or math.abs(now - left) >= 1000000 then
   refused = redis.pcall('SET', KEYS[3], string.format('%.0f', now)).err or ''
 end

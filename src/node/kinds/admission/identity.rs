@@ -1,4 +1,4 @@
-//! What INFO says of an in-process server.
+//! The fields of INFO of an in-process server.
 
 use super::{Server, run};
 
@@ -28,12 +28,12 @@ impl Identity {
         }
     }
 
-    /// Its process, and its memory: see [`Server::run`].
+    /// Identifies its process and its memory: see [`Server::run`].
     pub(crate) fn run(&self) -> String {
         run(&self.run_id, &self.replid2, &self.second_offset)
     }
 
-    /// As a handshake tells it.
+    /// As a handshake reports it.
     pub(crate) fn server(&self) -> Server {
         Server {
             run: self.run(),

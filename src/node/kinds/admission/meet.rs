@@ -1,17 +1,17 @@
-//! What a handshake and an ADMIT make of the record (protocol §2). Pure; `handshake.lua` and
-//! `admit.lua` say the same.
+//! Computes the record after a handshake or an ADMIT (protocol §2). Pure functions; `handshake.lua` and `admit.lua` do
+//! the same.
 
 use super::{Admit, BootRecord, Handshake, Mode, Server, Stored, Vouch};
 use crate::base::rules::{Rule, Rules};
 
-/// Builds `run` out of the fields of INFO. A `replid2` of zeros is the same run: the server has
-/// only freed its backlog.
+/// Builds `run` out of the fields of INFO.
 pub(crate) fn run(run_id: &str, replid2: &str, second_offset: &str) -> String {
     let replid2 = replid2.get(..8).unwrap_or(replid2);
     format!("{run_id}/{replid2}/{second_offset}")
 }
 
-/// Whether two runs are one memory: equal, or of one process whose `replid2` is now zeros.
+/// Returns true if two runs are one memory. Their texts are equal, or they are of one process and `replid2` is now
+/// zeros, which means only that the server has freed its backlog.
 pub(crate) fn same_run(stored: &str, now: &str) -> bool {
     if stored == now {
         return true;
@@ -22,14 +22,14 @@ pub(crate) fn same_run(stored: &str, now: &str) -> bool {
     }
 }
 
-/// Whether a record is of this client's fleet: the same N and the same list.
+/// Returns true if a record is of this client's fleet: the same N and the same list.
 pub(crate) fn is_mine(record: &BootRecord, masters: u64, list: &str, rules: Rules) -> bool {
     (record.masters == masters || !rules.hold(Rule::SameFleet))
         && (record.list == list || !rules.hold(Rule::SameList))
 }
 
-/// What the handshake makes of the record, with the numbers of protocol §2. `visited`: a client of the record's own fleet
-/// was there within [`VISIT`](super::record::VISIT). None: nothing may be written here.
+/// The record after a handshake, with the numbers of protocol §2. `visited`: a client of the record's own fleet was
+/// there within [`VISIT`](super::record::VISIT). None: nothing may be written here.
 pub(crate) fn meet(
     text: Option<&str>,
     server: &Server,
@@ -82,8 +82,8 @@ pub(crate) fn meet(
     Some(met_again(&old, server, hello, rules))
 }
 
-/// Returns true if a record that does not vote gives way to any other fleet: nobody has vouched for it, none of its clients
-/// is there, and the client that comes has stayed, since it has read this record before.
+/// Returns true if a record that does not vote gives way to any other fleet. Nobody has vouched for it, and none of its
+/// clients is there. The client that comes has stayed, because it has read this record before.
 fn gives_way(old: &BootRecord, hello: &Handshake, visited: bool, rules: Rules) -> bool {
     let binds = old.vouched || !rules.hold(Rule::UnusedGivesWay);
     let stays = visited && rules.hold(Rule::VisitedStays);
@@ -92,7 +92,7 @@ fn gives_way(old: &BootRecord, hello: &Handshake, visited: bool, rules: Rules) -
     !binds && !stays && was_read
 }
 
-/// 6 and 7.
+/// Lines 6 and 7.
 fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules) -> BootRecord {
     let vouches = hello.vouch >= Vouch::Voter;
     let open_to_all = !old.vouched || !rules.hold(Rule::StrangersChangeNothing);
@@ -111,7 +111,7 @@ fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules)
     record
 }
 
-/// NEW. A memory that came back from a disk and had voted, or was vouched for, keeps its terms.
+/// NEW. If a memory came back from a disk, and had voted or was vouched for, its terms are kept.
 fn new_record(
     old: Option<&BootRecord>,
     server: &Server,
@@ -146,7 +146,7 @@ fn new_record(
     record
 }
 
-/// What ADMIT makes of the record; none: refused.
+/// The record after an ADMIT. None: refused.
 pub(crate) fn admit(record: &BootRecord, admit: &Admit) -> Option<BootRecord> {
     let same = record.masters == admit.masters
         && record.list == admit.list

@@ -1,9 +1,8 @@
 //! A node's admission: may this memory vote, and from when (protocol §2).
 //!
-//! A master that restarts without its memory would vote twice. So every memory carries a record of
-//! how long it has been witnessed by clients, and votes only once that is longer than any lease
-//! that it may have forgotten. A record that does not vote binds nobody: what a client with wrong
-//! settings wrote there goes as soon as a client comes that sees voters.
+//! A master that restarts without its memory would vote twice. So every memory carries a record of how long clients
+//! have witnessed it. It votes only once that is longer than any lease that it may have forgotten. A record that does
+//! not vote binds nobody. If a client with wrong settings wrote it, a client that sees voting nodes replaces it.
 
 mod apply;
 #[cfg(any(test, feature = "test-util"))]

@@ -1,4 +1,4 @@
-//! The record that every memory carries, and what follows from it alone (protocol §2).
+//! The record that every memory carries, and functions of that record alone (protocol §2).
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,20 +9,20 @@ use crate::{
     node::wire::ms,
 };
 
-/// The number of the format of what stands on the nodes.
+/// The number of the format in which the keys on the nodes are written.
 pub(crate) const FORMAT: u32 = 2;
 
 /// The longest `max_ttl`, and the longest margin.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What a whole history is: longer than any quarantine and any interval of a rate limit.
+/// The length of a whole history, longer than any quarantine and any interval of a rate limit.
 const HISTORY_MS: u64 = 27 * 3600 * 1000;
 
-/// Clients of a record's fleet are there if one of them has met the node within this time, by the node's clock. While it
-/// does not vote, each of them does so every second.
+/// The clients of a record's fleet count as present if one of them has met the node within this time, by the node's
+/// clock. Each of them meets a node that does not vote every second.
 pub(crate) const VISIT: Duration = Duration::from_secs(3);
 
-/// What the clients of a fleet agree on: `max_ttl` and M. Of whole ms.
+/// The settings on which the clients of a fleet agree: `max_ttl` and M, in whole ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The longest lease of the deployment.
@@ -40,7 +40,7 @@ impl Terms {
         }
     }
 
-    /// Z: for how long a memory must have been witnessed before it votes, in whole ms, rounded up.
+    /// Z, in whole ms, rounded up: how long a memory must have been witnessed before it votes.
     pub(crate) fn quarantine(&self) -> u64 {
         let max_ttl = ms(self.max_ttl);
         max_ttl
@@ -48,12 +48,12 @@ impl Terms {
             .saturating_add(ms(self.margin))
     }
 
-    /// What w is at most, and what a bootstrap of new nodes writes: they have no history to wait for.
+    /// The greatest w, in ms. A bootstrap writes it on new nodes, which have no history to wait for.
     pub(crate) fn history(&self) -> u64 {
         self.quarantine().max(HISTORY_MS)
     }
 
-    /// The greater of each.
+    /// The greater of each of the two.
     pub(crate) fn join(self, other: Self) -> Self {
         Self {
             max_ttl: self.max_ttl.max(other.max_ttl),
@@ -61,13 +61,13 @@ impl Terms {
         }
     }
 
-    /// Whether one of the two is greater than the other's.
+    /// Returns true if one of the two is greater than in `other`.
     pub(crate) fn exceed(&self, other: Self) -> bool {
         self.max_ttl > other.max_ttl || self.margin > other.margin
     }
 }
 
-/// The word of a list of masters that has no name: it says whether two clients were given the same.
+/// The fleet id of a list of masters without a name. It is the same for clients that were given the same masters.
 pub(crate) fn list_word(addresses: &[String]) -> String {
     let mut sorted: Vec<&str> = addresses.iter().map(String::as_str).collect();
     sorted.sort_unstable();
@@ -76,7 +76,7 @@ pub(crate) fn list_word(addresses: &[String]) -> String {
     word
 }
 
-/// The place of each in the sorted list.
+/// For each address, its index in the sorted list.
 pub(crate) fn ranks(addresses: &[String]) -> Vec<usize> {
     let before = |one: &String| addresses.iter().filter(|other| *other < one).count();
     addresses.iter().map(before).collect()
@@ -87,13 +87,13 @@ pub(crate) fn ranks(addresses: &[String]) -> Vec<usize> {
 pub struct BootRecord {
     /// N: how many masters the fleet has.
     pub masters: u64,
-    /// The word for the list of them.
+    /// The fleet id, which stands for the list of masters.
     pub list: String,
-    /// What its clients agree on.
+    /// The terms on which its clients agree.
     pub terms: Terms,
-    /// Which process, and which memory of it: see [`Server::run`](super::Server::run).
+    /// The process, and the memory of it: see [`Server::run`](super::Server::run).
     pub run: String,
-    /// The nonce of the client that made the record.
+    /// The nonce that the client which made the record brought.
     pub id: String,
     /// v: a client that saw voters of this fleet has brought the terms.
     pub vouched: bool,
@@ -104,8 +104,8 @@ pub struct BootRecord {
 }
 
 impl BootRecord {
-    /// The text of `open` while a node with this record votes: "max_ttl format N list M id". The id, so
-    /// that another member's data is no guard here.
+    /// The text of `open` while a node with this record votes: "max_ttl format N list M id". The id makes the data of
+    /// another member of the fleet fail the guard here.
     pub(crate) fn guard(&self, rules: Rules) -> String {
         let Self {
             masters,
@@ -124,7 +124,7 @@ impl BootRecord {
         format!("{max_ttl} {FORMAT} {masters} {list} {margin} {id}")
     }
 
-    /// Was this memory witnessed for long enough?
+    /// Returns true if this memory was witnessed for long enough.
     pub(crate) fn votes(&self) -> bool {
         self.witnessed >= self.terms.quarantine()
     }
@@ -151,19 +151,19 @@ impl fmt::Display for BootRecord {
     }
 }
 
-/// What stands in `<prefix>:boot`.
+/// The contents of `<prefix>:boot`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Nothing that can be read as a record.
     Nothing,
-    /// A record of another format, of which only the number is known.
+    /// A record of another format. Only the number of the format is known.
     Other(String),
     /// A record.
     Record(BootRecord),
 }
 
 impl Stored {
-    /// Reads it. A record that does not parse, or asks for more than [`LONGEST`], does not count.
+    /// Parses the text. A record that does not parse, or has terms above [`LONGEST`], does not count.
     pub(crate) fn read(text: &str) -> Self {
         let format = text.split(' ').next().unwrap_or_default();
         let digits = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
@@ -176,7 +176,7 @@ impl Stored {
         }
     }
 
-    /// The record, where there is one of this format.
+    /// The record, if there is one of this format.
     pub(crate) fn record(&self) -> Option<&BootRecord> {
         match self {
             Self::Record(record) => Some(record),
@@ -193,7 +193,7 @@ impl FromStr for BootRecord {
         let ["2", masters, list, max_ttl, margin, run, id, v, u, w] = words[..] else {
             return Err(());
         };
-        // Lua matches %S+, byte by byte, and reads no more digits than a double keeps.
+        // The Lua pattern %S+ works byte by byte. The script reads no more digits than a double keeps.
         let space = |byte: u8| matches!(byte, b'\t'..=b'\r' | b' ');
         let word = |text: &str| match text.is_empty() || text.bytes().any(space) {
             true => Err(()),
@@ -264,13 +264,14 @@ mod tests {
         };
         assert!(!ripe(35_299).votes() && ripe(35_300).votes());
         assert_eq!(Stored::read(text), Stored::Record(record));
-        // A space to Unicode, but not to Lua: read as none here, it would be refused without a reason.
+        // A space in Unicode, but not in Lua. If this were read as no record, the node would be refused without a
+        // reason.
         let odd = text.replace("a1b2c3d4", "a\u{a0}b\u{85}");
         assert!(Stored::read(&odd).record().is_some());
     }
 
     #[test]
-    fn what_does_not_parse_is_no_record() {
+    fn text_that_does_not_parse_is_not_a_record() {
         for bad in [
             "",
             "x",

@@ -1,4 +1,4 @@
-//! Handshake, survey and admission as a server reads them, and its replies.
+//! Encodes handshake, survey and ADMIT for a server, and decodes its replies.
 
 use redis_protocol::resp3::types::OwnedFrame;
 
@@ -20,7 +20,6 @@ use crate::{
 static HANDSHAKE: Script = Script::new(include_str!("handshake.lua"));
 static ADMIT: Script = Script::new(include_str!("admit.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&HANDSHAKE, &ADMIT];
 
 impl Command {
@@ -47,8 +46,8 @@ impl Command {
         }
     }
 
-    /// Of a survey, the first. The others only name a lock: an error there, as for a missing right,
-    /// means that none is named.
+    /// Only the first reply of a survey is decisive. The others serve to name a lock. An error there, for example a
+    /// missing right, means that no lock is named.
     pub(crate) fn decisive<'f>(&self, replies: &'f [OwnedFrame]) -> &'f [OwnedFrame] {
         match self {
             Self::Handshake(_) | Self::Admit(_) => replies,
@@ -69,7 +68,7 @@ impl Command {
     }
 }
 
-/// By its source: a server is met before it is known which scripts it has.
+/// Sent with the source of the script, because nobody knows yet which scripts the server has.
 fn handshake(hello: &Handshake, writer: &mut Writer, keys: &Keys) {
     let known = hello.known.as_ref();
     let (run, id) = known.map_or(("", ""), |(run, id)| (run, id));
@@ -95,8 +94,8 @@ fn handshake(hello: &Handshake, writer: &mut Writer, keys: &Keys) {
 fn survey(writer: &mut Writer, keys: &Keys) {
     let (current, previous) = (keys.current(), keys.previous());
     writer.words(&[Text("EXISTS"), current, previous]);
-    // For people: at most one of two fields is `_`. Nothing depends on what it says, so no user
-    // needs a right to it.
+    // Two fields are asked for, because one of them may be `_`. The answer only names a lock to people, so no user
+    // needs a right to this command.
     for counters in [current, previous] {
         writer.words(&[Text("HRANDFIELD"), counters, Number(2)]);
     }
@@ -143,8 +142,8 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
         OwnedFrame::Null => Stored::Nothing,
         record => Stored::read(&text(record)?),
     };
-    // A word that is as it should be decides, so it stays, even if it is the secret. All else is only to
-    // be shown.
+    // A word that has the wanted value stays as it is, even if it equals the secret, because it decides. Any other word
+    // is only shown to people.
     let word = |frame, good: fn(&str) -> bool| {
         let word = text(frame)?;
         Some(if good(&word) {
@@ -166,7 +165,8 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
         OwnedFrame::Null => None,
         tried => Some(match &*text(tried)? {
             "" => Ok(()),
-            error => Err(printable(hide(error))),
+            // The first word decides, and the others are not shown.
+            error => Err(printable(error.split(' ').next().unwrap_or_default())),
         }),
     };
     Some(Meeting {
@@ -178,8 +178,7 @@ fn meeting(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Meeting> {
     })
 }
 
-/// A lock that has a counter among these fields. One whose name tells of the secret is left out: with
-/// something hidden in it, it would name another lock.
+/// A lock that has a counter among these fields. A lock whose name may not be shown is left out.
 fn lock(fields: &OwnedFrame, hide: Hide<'_>) -> Option<Name> {
     items(fields)?.iter().find_map(|field| {
         let plain = |name: &Name| hide(name.as_str()) == name.as_str();
@@ -279,14 +278,16 @@ mod tests {
         );
     }
 
-    /// What a survey finds by these replies, where the password is `sesame`.
+    /// The result of a survey with these replies, if the password is `sesame`.
     fn surveyed(replies: [&str; 3]) -> Option<Reply> {
         let frames = replies.map(|reply| decode(reply.as_bytes()).unwrap().unwrap().0);
         assert_eq!(Command::Survey.decisive(&frames), &frames[..1]);
-        Command::Survey.decode(&frames, &|text| text.replace("sesame", "***"))
+        Command::Survey.decode(&frames, &|text| {
+            if text.contains("sesame") { "***" } else { text }
+        })
     }
 
-    /// As HRANDFIELD names them.
+    /// The fields as HRANDFIELD returns them.
     fn fields(fields: &[&str]) -> String {
         let bulk = fields.iter().map(|f| format!("${}\r\n{f}\r\n", f.len()));
         format!("*{}\r\n{}", fields.len(), bulk.collect::<String>())
@@ -308,18 +309,18 @@ mod tests {
         for (current, previous, name) in [
             (&*one, "*0\r\n", Some("a")),
             (&fields(&["@mutex:a:b", "_"]), "*0\r\n", Some("a:b")),
-            // Only the previous ones have a name.
+            // Only the previous counters name a lock.
             (&begun, &one, Some("a")),
             ("*0\r\n", &one, Some("a")),
             ("-WRONGTYPE no hash\r\n", &one, Some("a")),
             (&one, denied, Some("a")),
-            // None is known, and that is all.
+            // No lock is known, and nothing else is wrong.
             (&begun, &begun, None),
             (denied, denied, None),
             ("-ERR unknown command 'HRANDFIELD'\r\n", denied, None),
             ("+OK\r\n", "_\r\n", None),
             (&fields(&["", "x"]), "*1\r\n:1\r\n", None),
-            // It tells of the password; the other one does not.
+            // This name contains the password; the other one does not.
             (&fields(&["@mutex:sesame", "_"]), "*0\r\n", None),
             (&fields(&["@mutex:sesame", "@mutex:a"]), "*0\r\n", Some("a")),
         ] {
@@ -334,7 +335,20 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_without_exists_is_no_answer_whatever_is_named() {
+    fn write_error_keeps_its_code_where_its_words_may_not_be_shown() {
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let words = ["master", "standalone", "noeviction", "7.2.4", "run/0/-1"].map(bulk);
+        let write = bulk("MISCONF no sesame");
+        let reply = format!("*9\r\n{}_\r\n:0\r\n:5\r\n{write}", words.concat());
+        let frame = decode(reply.as_bytes()).unwrap().unwrap().0;
+        let met = meeting(&frame, &|text| {
+            if text.contains("sesame") { "***" } else { text }
+        });
+        assert_eq!(met.unwrap().write, Some(Err("MISCONF".into())));
+    }
+
+    #[test]
+    fn a_survey_without_exists_is_not_an_answer_even_if_it_names_a_lock() {
         let named = fields(&["_", "@mutex:a"]);
         assert_eq!(surveyed(["+OK\r\n", &named, &named]), None);
     }

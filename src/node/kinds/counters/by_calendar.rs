@@ -1,11 +1,11 @@
-//! Counters that go by the calendar: what [`Rule::RotateByAge`](crate::base::rules::Rule) stands against. For the simulation, which
-//! has to find the mistake.
+//! Counters that go by the calendar, which [`Rule::RotateByAge`](crate::base::rules::Rule) forbids. They exist for the
+//! simulation, which has to find the mistake.
 
 use std::collections::BTreeMap;
 
 use super::{Generation, TWO_DAYS_US};
 
-/// By the number of the two days.
+/// By the index of each period of two days.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Periods(BTreeMap<u64, Generation>);
 

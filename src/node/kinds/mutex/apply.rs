@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// An inspection names so many of those who wait.
+/// How many waiters an inspection names.
 const SHOWN: usize = 100;
 
 /// All locks of a node.
@@ -33,12 +33,12 @@ const SHOWN: usize = 100;
 pub(crate) struct Memory {
     locks: BTreeMap<Name, Lock>,
     lines: Lines,
-    /// Names that were evicted, and the last ms of TIME in which none of their leases is repaired.
+    /// Evicted names, with the last ms of TIME in which none of their leases is repaired.
     evicted: BTreeMap<Name, u64>,
 }
 
 impl Memory {
-    /// Does what is asked for the mutexes of these names.
+    /// Executes a request for the mutexes of these names.
     pub(crate) fn obey(
         &mut self,
         names: &Names,
@@ -101,14 +101,14 @@ impl Memory {
             .map(move |(name, lock)| (name, &lock.entry, lock.left(time)))
     }
 
-    /// For tests: who waits for what at `time`.
+    /// For tests: all waiters at `time`, with the names that they wait for.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
         let names = self.lines.names(time / 1000);
         names.flat_map(move |name| self.waiters_of(name, time).map(move |entry| (name, entry)))
     }
 
-    /// For tests: who waits for this one at `time`, in order.
+    /// For tests: the waiters for this name at `time`, in order.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn waiters_of(&self, name: &Name, time: u64) -> impl Iterator<Item = &Entry> {
         let now = time / 1000;
@@ -116,7 +116,7 @@ impl Memory {
         all.filter(move |_| self.lines.stand(now))
     }
 
-    /// For tests: who holds this one at `time`.
+    /// For tests: the holder of this name at `time`.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn holder(&self, name: &Name, time: u64) -> Option<&Entry> {
         self.live(name, time).map(|lock| &lock.entry)
@@ -138,7 +138,7 @@ impl Memory {
         let token = larger(counter.saturating_add(1), mint.floor, at.rules);
         let held = self.refusal(name, mint.counters, at);
         if token <= MAX_TOKEN {
-            // SET is refused before the server looks whether the key is there.
+            // A server refuses SET before it looks whether the key exists.
             at.may_write()?;
         } else if held.is_none() {
             return exhausted();
@@ -152,7 +152,7 @@ impl Memory {
         Ok(Answer::Granted(token))
     }
 
-    /// Who holds it, to another who would take it.
+    /// The refusal of an ACQUIRE, if the lock is held.
     pub(in crate::node::kinds) fn refusal(
         &self,
         name: &Name,
@@ -181,14 +181,14 @@ impl Memory {
             None if !at.rules.hold(Rule::NeverRecreate) => (Duration::ZERO, Came::PLAIN),
             _ => return Ok(Answer::Lost),
         };
-        at.may_delete()?; // PEXPIRE too is allowed to a full server
+        at.may_delete()?; // a full server permits PEXPIRE too
         if ttl > left || !at.rules.hold(Rule::NeverShorten) {
             self.hold(name, entry, came, ttl, at.time);
         }
         Ok(Answer::Extended)
     }
 
-    /// `bring`: brings the counter up to the token; whether it was less.
+    /// `bring` brings the counter up to the token, and returns true if it was less.
     fn repair(
         &mut self,
         name: &Name,
@@ -209,9 +209,9 @@ impl Memory {
             None => (Duration::ZERO, Came::PLAIN),
         };
         if bring()? {
-            // That write was the first.
+            // That was the first write.
         } else if ours {
-            at.may_delete()?; // PEXPIRE too is allowed to a full server
+            at.may_delete()?; // a full server permits PEXPIRE too
         } else {
             at.may_write()?;
         }
@@ -220,7 +220,7 @@ impl Memory {
         Ok(Answer::Repaired(true))
     }
 
-    /// `mint` is for who gets the lock next.
+    /// `mint` makes the token for the waiter that gets the lock next.
     fn release(
         &mut self,
         name: &Name,
@@ -236,7 +236,7 @@ impl Memory {
         }
     }
 
-    /// Deletes it, if it is ours. Whether it was.
+    /// Deletes the lock if the entry has it. Returns true if it had.
     pub(in crate::node::kinds) fn free(
         &mut self,
         name: &Name,
@@ -290,7 +290,7 @@ impl Memory {
         self.locks.get(name).filter(|lock| lock.lives(time))
     }
 
-    /// By anybody.
+    /// Returns true if any entry holds it.
     pub(in crate::node::kinds) fn is_held(&self, name: &Name, at: Moment) -> bool {
         self.live(name, at.time).is_some()
     }
@@ -300,7 +300,7 @@ impl Memory {
         evicted.is_some_and(|until| at.ms() <= *until)
     }
 
-    /// `seq`: by this request through the line; 0: in any way.
+    /// With `seq`, only by that request through the queue. With 0, in any way.
     pub(in crate::node::kinds) fn is_held_by(
         &self,
         name: &Name,
@@ -312,7 +312,7 @@ impl Memory {
         lock.is_some_and(|lock| lock.entry == *entry && (seq == 0 || lock.came.seq == seq))
     }
 
-    /// Not through the line.
+    /// Gives the lock to an entry that did not come through the queue.
     pub(in crate::node::kinds) fn put(
         &mut self,
         name: &Name,
@@ -332,7 +332,7 @@ impl Memory {
         self.locks.insert(name.clone(), lock);
     }
 
-    /// Never shortens. By which request the holder came to it.
+    /// Never shortens. Returns the seq of the request by which the holder came to the lock.
     pub(in crate::node::kinds) fn prolong(&mut self, name: &Name, ttl: Duration, time: u64) -> u64 {
         let until = (time / 1000).saturating_add(ms(ttl));
         self.locks.get_mut(name).map_or(0, |lock| {
@@ -352,21 +352,21 @@ fn counted(name: &Name) -> Counted {
 struct Lock {
     entry: Entry,
     came: Came,
-    /// The last ms of TIME in which it is held: a server calls a key expired when TIME is past it.
+    /// The last ms of TIME in which it is held. A key on a server has expired when TIME is past that.
     until: u64,
 }
 
 /// How a holder came to its lock.
 #[derive(Clone, Copy, Debug)]
 struct Came {
-    /// By which request through the line; 0: not through it.
+    /// The seq of its request through the queue. 0: it did not come through the queue.
     seq: u64,
-    /// With which ticket.
+    /// Its ticket.
     ticket: u64,
 }
 
 impl Came {
-    /// Not through the line.
+    /// It did not come through the queue.
     const PLAIN: Self = Self::by(0, 0);
 
     const fn by(seq: u64, ticket: u64) -> Self {
@@ -383,7 +383,7 @@ impl Lock {
         Duration::from_millis(self.until.saturating_sub(time / 1000))
     }
 
-    /// The same, as a waiter sees it.
+    /// The lock as a waiter sees it.
     fn ahead(&self, time: u64) -> Ahead {
         Ahead {
             remaining: Some(self.left(time)),
@@ -398,13 +398,13 @@ impl Lock {
 
 /// The fate of a free lock.
 enum Served {
-    /// Nobody who is alive waits.
+    /// No living entry waits.
     Nobody,
-    /// The asking waiter is the head, and is answered instead of a hand-over. With a token, if one was made before.
+    /// The waiter that asks is the head. It is answered instead of a hand-over, with the token if one was made already.
     Me(Option<u64>),
-    /// It is another's now, or kept for one.
+    /// Another entry has it now, or it is kept for one.
     Ahead(Ahead),
-    /// Something failed. It is free.
+    /// Something failed. The lock is free.
     Stuck,
 }
 
@@ -427,7 +427,7 @@ impl Memory {
             ttl,
         } = join;
         if self.is_held_by(name, entry, 0, at.time) {
-            at.may_delete()?; // PEXPIRE too is allowed to a full server
+            at.may_delete()?; // a full server permits PEXPIRE too
             let seq = self.prolong(name, ttl, at.time);
             let counter = mint.counters.read(&counted(name), at);
             return Ok(Answer::Taken { counter, seq });
@@ -471,7 +471,7 @@ impl Memory {
         })
     }
 
-    /// True if a waiter that must be last would stand before another one, or before the holder.
+    /// True if a waiter that may only be the last would come before another waiter, or before the holder.
     fn overtakes(&self, name: &Name, entry: &Entry, place: &Place, at: Moment) -> bool {
         let now = at.ms();
         let last = self.lines.all(name, now).next_back();
@@ -481,7 +481,7 @@ impl Memory {
         after >= place.ticket && self.lines.waiter(name, entry, now).is_none()
     }
 
-    /// JOIN where the lock is free: who is alive and comes first.
+    /// JOIN of a free lock: finds the first living waiter.
     fn join_free(
         &mut self,
         name: &Name,
@@ -511,10 +511,10 @@ impl Memory {
             at.may_delete()?;
             self.locks.remove(name);
         } else if self.is_held_by(name, entry, 0, at.time) {
-            // By a later request.
+            // The entry has the lock by a later request.
             return Ok(Answer::Yielded);
         }
-        // A grant that was given back is not given again: its seq is used up.
+        // A yielded lock is not handed over again: seq 0 says so.
         self.register(name, entry, place, 0, at)?;
         if self.live(name, at.time).is_none() {
             self.serve(name, mint, Some(entry), None, at);
@@ -522,7 +522,7 @@ impl Memory {
         Ok(Answer::Yielded)
     }
 
-    /// The part of RELEASE that is about the queue of a name, if there is one.
+    /// The part of RELEASE that is about the queue of the name, if there is a queue.
     pub(in crate::node::kinds) fn leave(
         &mut self,
         name: &Name,
@@ -541,7 +541,7 @@ impl Memory {
         Ok(())
     }
 
-    /// ACQUIRE of a name that has a line, which it never overtakes. None: it is as any other.
+    /// ACQUIRE of a name that has a queue, which it never overtakes. None: it goes on like any other ACQUIRE.
     pub(in crate::node::kinds) fn behind(
         &mut self,
         name: &Name,
@@ -554,7 +554,8 @@ impl Memory {
         self.held_or_served(name, mint, at)
     }
 
-    /// The holder of the lock, after a hand-over if it was free. None: nobody.
+    /// The refusal that names the holder. A free lock is handed over first. None: no living entry waits, or the counter has
+    /// reached its end.
     fn held_or_served(&mut self, name: &Name, mint: &mut Mint<'_>, at: Moment) -> Option<Answer> {
         let ahead = match self.live(name, at.time) {
             Some(lock) => lock.ahead(at.time),
@@ -576,7 +577,8 @@ impl Memory {
         })
     }
 
-    /// A holder whose REPAIR is refused: when the lock is free it is kept for the next one.
+    /// After a refused REPAIR the holder stands first in the queue, so that a lock that becomes free is kept for its
+    /// next REPAIR.
     fn stand_first(
         &mut self,
         name: &Name,
@@ -616,7 +618,8 @@ impl Memory {
         Ok(())
     }
 
-    /// A free lock goes to the head of the line. `mint`: of who has set it free, or tries to take it.
+    /// Gives a free lock to the head of the queue. `mint` is that of the client that freed the lock, or that tries to
+    /// take it.
     fn serve(
         &mut self,
         name: &Name,
@@ -646,7 +649,7 @@ impl Memory {
                 return Served::Ahead(reserved(&head, &waiter, left));
             }
             if waiter.is_gone(now) {
-                // Dropped, as one whom nobody hears.
+                // Removed below, as a waiter that nobody hears.
             } else if waiter.is_fresh(now) {
                 let minted = match token {
                     Some(token) => Ok(token),
@@ -656,7 +659,7 @@ impl Memory {
                     return Served::Stuck;
                 };
                 token = Some(minted);
-                // Nothing is written for a head before a connection hears it.
+                // Nothing is written for a head before a connection hears the message.
                 let says = Says::Granted {
                     seq: waiter.seq,
                     token: minted,
@@ -675,7 +678,7 @@ impl Memory {
                         is_reserved: false,
                     });
                 }
-            // It has to ask. Without a channel it does so from time to time.
+            // The head has to ask. Without a channel it asks from time to time.
             } else if waiter.channel.is_empty() || publish(&head, &waiter, Says::Called, at) {
                 if at.may_write().is_err() {
                     return Served::Stuck;
@@ -692,8 +695,9 @@ impl Memory {
         }
     }
 
-    /// Tells the waiter behind the head when to ask. That waiter need not hear it. One of the head's own process may have
-    /// vanished with the head, so then the last in the queue is told, if it is of another process and hears it.
+    /// Tells the waiter behind the head when to ask. That waiter need not hear it. If it is of the head's process, both
+    /// may have vanished together. Then the last waiter in the queue is told instead, if it is of another process and
+    /// hears it.
     fn tell(&self, name: &Name, head: &Waiter, next: Option<&Entry>, after: u64, at: Moment) {
         let now = at.ms();
         let known = |entry: &Entry| {
@@ -737,7 +741,7 @@ fn reserved(head: &Entry, waiter: &Waiter, left: Duration) -> Ahead {
     }
 }
 
-/// Returns true if anybody hears it.
+/// Returns true if a connection hears it.
 fn publish(entry: &Entry, waiter: &Waiter, says: Says, at: Moment) -> bool {
     let entry = entry.clone();
     at.air.publish(&waiter.channel, Push { entry, says })

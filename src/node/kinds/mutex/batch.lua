@@ -1,53 +1,41 @@
--- BATCH (protocol §3, §5): many operations about locks, one after the other, in one step.
+-- BATCH (protocol §3, §5): several operations on locks, executed in order in one atomic step.
 -- KEYS     open, waiting, the lock of each operation, c0, c1
--- ARGV     a letter for each operation, what each one needs, guard
---            ACQUIRE: A entry, ttl ms, p µs · RAISE: T entry, or entry and seq, token · EXTEND: E entry, ttl ms
---            RELEASE: R entry, p µs · JOIN: J, or L where only as the last, entry, ttl ms, p µs, place
+-- ARGV     a letter for each operation, the arguments of each, guard
+--            ACQUIRE: A entry, ttl ms, p µs · RAISE: T entry or "entry seq", token · EXTEND: E entry, ttl ms
+--            RELEASE: R entry, p µs · JOIN: J, or L to join only as the last, entry, ttl ms, p µs, place
 --            YIELD: Y entry, p µs, place
 --            A place is: seq, ticket, S ms, lock-delay ms, life ms, claim ms, channel
--- RETURNS  how many they are, where all went as asked: A, J and L gave p, T raised to its token, E and R found their
---          own, Y was done. Otherwise an array, with an answer for each, or the text of its error:
---            A the counter; {PTTL, counter, text in the lock or nil, and the last ticket if there is a line}, where another has it
---            T the counter; -1, if the entry does not have the lock · E 1; 0, if it does not
---            R 1; 0, if the entry did not have the lock; -1, done or not, where this memory may not vote
---            J {counter, seq}, where it is ours; {rank, PTTL, whose or nil, 1 where that is only reserved}
---            L the same; {PTTL, counter, whose or nil, last ticket, 1}, where it would not be the last
+-- RETURNS  the number of operations, if each went as asked: A, J and L granted p, T raised the counter to its token,
+--          E and R found the lock held by their entry, and Y was executed. Otherwise an array with an answer for each
+--          operation, or the text of its error:
+--            A the counter; if another entry has the lock: {PTTL, counter, text in the lock or nil, and the last ticket
+--              if there is a queue}
+--            T the counter; -1 if the entry does not have the lock · E 1; 0 if the entry does not have the lock
+--            R 1; 0 if the entry did not have the lock; -1, freed or not, if this memory may not vote
+--            J {counter, seq} if the entry has the lock; otherwise {rank, PTTL, text of the holder or nil, 1 if the
+--              lock is only reserved}
+--            L as J; {PTTL, counter, text of the holder or nil, last ticket, 1} if the entry would not be the last
 --            Y 1
--- The locks and counters are read once, except by the short way. A write of one operation is written here too, for the next ones.
--- Every write is a pcall: what fails for one operation is its own error, and spoils no other.
+-- The locks and counters are read once, except on a fast path. An operation that writes updates the copy that was read,
+-- so that the operations after it see the change.
+-- Every write is a pcall: a failure is the error of its own operation, and the others still run.
 local n, c0, c1 = #KEYS - 4, KEYS[#KEYS - 1], KEYS[#KEYS]
--- A guard that is wrong may say anything. Then no counter is made.
+-- A wrong guard may have any text. No counter is made then, so max_ttl is not used.
 local max_ttl = string.match(ARGV[#ARGV], '^%d+') or 0
 local seen = redis.call('MGET', unpack(KEYS, 1, n + 2))
 local admitted = seen[1] == ARGV[#ARGV]
--- Until when somebody may wait for any lock, in ms of TIME; false: nobody does.
+-- Until when anybody may wait for any lock here, in ms of TIME; false if nobody waits.
 local waiting = seen[2]
--- Where in the key of a lock its name begins.
+-- The index in the key of a lock at which the field of its counter begins.
 local from = #KEYS[1] - 3
--- The short way of a lone ACQUIRE or RELEASE, without the tables and functions below. Mostly nobody waits on this node, the lock is free
--- and p is to be the token; or the entry has the lock and frees it. All else, and what fails before the
--- lock is taken, goes the long way.
-if n == 1 and admitted and not waiting then
-  if ARGV[1] == 'R' and seen[3] == ARGV[2] then
-    if redis.pcall('DEL', KEYS[3]) == 1 then
-      return 1
-    end
-  elseif ARGV[1] == 'A' and not seen[3] then
-    local name, time, p = string.sub(KEYS[3], from), redis.call('TIME'), tonumber(ARGV[4])
-    local read, now = redis.pcall('HMGET', c0, name, '_'), time[1] * 1000000 + time[2]
-    -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
-    local c, begun = tonumber(read[1] or redis.pcall('HGET', c1, name) or 0), tonumber(read[2])
-    if c and begun and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + max_ttl * 1000, 9007199254740991)
-      and now - begun <= 172800000000
-      and (redis.pcall('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[3]) or read).ok then
-      redis.call('HSET', c0, name, ARGV[4])
-      return 1
-    end
-  end
+-- The token that the fast path made for a lock that it could not hand over.
+local made
+if n == 1 and admitted then
+-- insert mutex/lone.lua
 end
 -- insert mutex/common.lua
 local letters = { string.byte(ARGV[1], 1, n) }
--- By operation: the name of its counter.
+-- By operation: the field of its counter.
 local field = {}
 for i = 1, n do
   lock[KEYS[i + 2]] = seen[i + 2]
@@ -84,10 +72,9 @@ local function line()
 -- insert mutex/line.lua
 return about, has_line, behind, leave, join, yield
 end
--- Each operation.
 local answers, as_asked = {}, true
 
--- Locks that were released are deleted together, but before anything is written that a full server may refuse.
+-- Released locks are deleted together, and before any write that a full server may refuse.
 local freed, freed_by = {}, {}
 local function free()
   local why = failed(pcall('DEL', unpack(freed)))
@@ -100,7 +87,7 @@ local function free()
   freed, freed_by = {}, {}
 end
 
--- A lock that was not taken: somebody holds it, or its counter is at its end.
+-- The answer of an ACQUIRE that did not take the lock: it is held, or its counter has reached the end.
 local function refused(key, c, exhausted)
   local left = pcall('PTTL', key)
   if failed(left) then
@@ -109,7 +96,7 @@ local function refused(key, c, exhausted)
   if exhausted and left == -2 then
     return 'EXHAUSTED the counter is at 2^53 - 1'
   end
-  -- A key of another kind has no text. No entry of this library is longer than 138 bytes, so more is not worth sending.
+  -- A key of another type has no text. This library writes at most 138 bytes into a lock, so a longer text is cut.
   local holder = lock[key]
   return { left, c, holder and sub(holder, 1, 160) }
 end
@@ -119,7 +106,7 @@ local function raise(name, wanted)
   if not (c and c >= 0 and c <= 9007199254740992 and c % 1 == 0) then
     return why_unread(name)
   end
-  -- A minute beyond where an ACQUIRE is capped (see RAISE).
+  -- RAISE is capped a minute later than ACQUIRE (protocol §3).
   local token = math.min(asked, cap + 60000000)
   if c < token then
     if #freed > 0 then
@@ -139,7 +126,7 @@ local about, has_line, behind, leave, join, yield
 if waiting or string.find(ARGV[1], '[JLY]') then
   about, has_line, behind, leave, join, yield = line()
 end
--- Names of the locks that were granted. Their counters are written together at the end.
+-- The operations that were granted. Their counters are written together at the end.
 local minted = {}
 local at = 2
 for i = 1, n do
@@ -148,12 +135,12 @@ for i = 1, n do
   if letter == 82 then
     local p = ARGV[at + 1]
     at = at + 2
-    -- The guard decides the answer, never the deed.
+    -- The guard decides only the answer: the lock is freed in any case.
     if waiting and has_line(key) then
       if #freed > 0 then
         free()
       end
-      answer = leave(key, entry, p, admitted)
+      answer = leave(key, entry, p, admitted, made)
       right = answer == 1
     elseif lock[key] == entry or ours(lock[key], entry) then
       lock[key] = false
@@ -184,7 +171,7 @@ for i = 1, n do
         free()
       end
       local floor = tonumber(p)
-      -- The floor is capped, never ignored: ignored, one token was given out twice after a restart.
+      -- The floor is capped, never ignored. Ignoring it gave out one token twice after a restart.
       local token = floor < cap and floor or cap
       if token <= c then
         token = c + 1
@@ -203,7 +190,7 @@ for i = 1, n do
       if not answer then
         answer, right = token, token == floor
         minted[#minted + 1] = i
-        -- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
+        -- Usually p is the token and is written as it came, because formatting costs half a microsecond.
         counter[field[i]] = right and p or format('%.0f', token)
       end
     end
@@ -234,7 +221,7 @@ for i = 1, n do
     elseif letter == 84 then
       answer, right = raise(field[i], number)
     else
-      -- GT: never shortens. A key that is gone stays gone.
+      -- GT never shortens the time, and does not bring back a key that is gone.
       local why = failed(pcall('PEXPIRE', key, number, 'GT'))
       answer, right = why or 1, not why
     end

@@ -1,4 +1,4 @@
-//! Many operations about locks as one script call (protocol §3, "Batches").
+//! Sends several operations on locks in one script call (protocol §3, "Batches").
 
 use crate::{
     base::{name::Name, owner::Entry},
@@ -14,26 +14,27 @@ use crate::{
 
 pub(super) static BATCH: Script = Script::new(include_str!("batch.lua"));
 
-/// What one operation adds to the bytes beside its name, its entry: about that.
+/// About how many bytes an operation adds to those of its name and its entry.
 const OVERHEAD: usize = 64;
-/// What a place adds beside that, and its channel.
+/// About how many bytes a place adds to those of its channel.
 const PLACE: usize = 96;
 
-/// An operation as one of a batch.
+/// A request as one operation of a batch.
 pub(crate) struct Rider<'c> {
     letter: u8,
     name: &'c Name,
     entry: &'c Entry,
-    /// Which of the entry's grants is meant; none: any.
+    /// The seq of the grant that is meant; none: any grant of the entry.
     grant: Option<u64>,
     numbers: [Option<u64>; 2],
     place: Option<&'c Place>,
-    /// The answer to it where all of the batch went as asked.
+    /// The answer to this operation if the whole batch went as asked.
     pub(crate) as_asked: Answer,
 }
 
 impl<'c> Rider<'c> {
-    /// The request as one of a batch, which it is even if it travels alone. None: it has a script of its own.
+    /// The request as an operation of a batch. An operation that travels alone is a batch of one. None: it has a script
+    /// of its own.
     pub(crate) fn of(request: &'c Request) -> Option<Self> {
         let Target::Mutex(names) = &request.target else {
             return None;
@@ -119,7 +120,7 @@ impl<'c> Rider<'c> {
 }
 
 impl Place {
-    /// As a script reads it.
+    /// The arguments in the order in which the scripts read them.
     fn words(&self) -> [Arg<'_>; 7] {
         [
             Number(self.seq),
@@ -133,12 +134,12 @@ impl Place {
     }
 }
 
-/// How the text in a lock begins that came to this entry by this request.
+/// The beginning of the text in a lock that came to this entry by this request.
 fn granted(entry: &Entry, seq: u64) -> String {
     format!("{} {seq}", entry.as_str())
 }
 
-/// One script call of them all. The guard is to follow.
+/// Writes one script call with all of them. The caller writes the guard behind it.
 pub(crate) fn encode<'c>(
     riders: impl Iterator<Item = Rider<'c>> + Clone,
     writer: &mut Writer,
@@ -149,7 +150,7 @@ pub(crate) fn encode<'c>(
         letters.push(rider.letter);
         words += rider.words();
     }
-    // Beside them: open, waiting, c0 and c1; the letters and the guard.
+    // The other keys are open, waiting, c0 and c1. The other words are the letters and the guard.
     writer.begin_call(&BATCH, letters.len() + 4, words + 2);
     writer.put(keys.open());
     writer.put(keys.waiting());

@@ -1,6 +1,6 @@
-//! What every kind of node has to do with a lock and its counter (protocol §3).
+//! Cases about a lock and its counter, for every kind of node (protocol §3).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod any;
@@ -39,39 +39,38 @@ use repairs::*;
 use served::*;
 
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(20);
-/// The greatest token.
 pub(crate) const MAX_TOKEN: u64 = (1 << 53) - 1;
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§3: granted where free, refused where held, by each name's own counter.",
+        "§3: a free lock is granted, a held one is refused, and each name has its own counter.",
         a_lock_is_granted_once_and_its_counter_grows
     ),
     case!("§1: a name is free text.", a_name_may_hold_any_character),
     case!(
         "`break`: the lock is freed no matter who holds it, and its counter stays.",
-        an_eviction_frees_and_forgets_no_counter
+        an_eviction_frees_the_lock_and_keeps_its_counter
     ),
     case!(
-        "§3 REPAIR: where nobody else holds it; it only prolongs, and only raises the counter.",
-        a_repair_puts_back_what_nobody_else_holds
+        "§3 REPAIR: only if no other owner holds the lock; it only prolongs, and only raises the counter.",
+        a_repair_restores_a_mutex_that_no_other_owner_holds
     ),
     case!(
-        "§5 REPAIR: where another holds it, the lock is kept for the one whose REPAIR was refused.",
-        a_lock_that_a_repair_lacks_is_kept_for_it
+        "§5 REPAIR: if another owner holds the lock, it is kept for the owner whose REPAIR was refused.",
+        a_lock_is_kept_for_the_owner_whose_repair_was_refused
     ),
     case!(
-        "§3 REPAIR: a counter among the previous ones counts.",
+        "§3 REPAIR: the previous counters count too.",
         a_repair_finds_the_previous_counters,
         Counters
     ),
     case!(
-        "§3 EVICT, §10 `EvictionLasts`: what was evicted is not put back for 2 max_ttl.",
-        what_was_evicted_is_not_put_back
+        "§3 EVICT, §10 `EvictionLasts`: an evicted lock is not repaired for 2 max_ttl.",
+        an_evicted_lock_is_not_repaired
     ),
     case!(
-        "§3, §10 `ProposalCapped`: p far ahead is cut to TIME + max_ttl, never ignored.",
+        "§3, §10 `ProposalCapped`: a p far ahead is capped at TIME + max_ttl, never ignored.",
         a_floor_far_ahead_is_capped
     ),
     case!(
@@ -84,7 +83,7 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§3: refused at 2^53 - 1, where a double cannot count on; a holder is still named.",
+        "§3: a counter at 2^53 - 1 grants nothing, because a double cannot count on; a holder is still named.",
         an_exhausted_counter_grants_nothing,
         Counters
     ),
@@ -95,90 +94,95 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§5 JOIN: a free lock without a line is taken; asked again, it is prolonged, and says by which \
-         request it came.",
-        a_free_lock_is_taken_by_who_joins
+        "§5 JOIN: it takes a free lock without a queue. A repeated JOIN prolongs it and says \
+         which request took it.",
+        a_join_takes_a_free_lock
     ),
     case!(
-        "§5: EXTEND, RELEASE and REPAIR match the entry whatever follows it, RAISE the entry and its seq.",
-        the_entry_counts_whatever_follows_it
+        "§5: EXTEND, RELEASE and REPAIR match a holder by its entry alone, RAISE by its entry and seq.",
+        a_holder_is_matched_by_its_entry_and_for_raise_also_by_seq
     ),
     case!(
-        "§5: the line stands in the order of its tickets; ties by entry.",
-        the_line_is_in_the_order_of_tickets
+        "§5: the queue is in the order of the tickets, and of the entries if tickets are equal.",
+        the_queue_is_in_ticket_order
     ),
     case!(
-        "§5 JOIN: who may only be the last is refused, as an ACQUIRE is, where it would come before somebody.",
-        who_may_only_be_last_comes_before_nobody
+        "§5 JOIN: a waiter that may only be the last is refused, like an ACQUIRE, if it would \
+         come before another.",
+        an_only_last_join_never_comes_before_another_waiter
     ),
     case!(
-        "INSPECT names the first 100 who wait, and says how many there are.",
+        "INSPECT names the first 100 waiters, and says how many there are.",
         an_inspection_names_the_first_hundred
     ),
     case!(
-        "§5 RELEASE: the head gets the lock for S and the lock-delay, with the releaser's p; the next one is told.",
+        "§5 RELEASE: the head gets the lock for S and the lock-delay, with the releaser's p; \
+         the next waiter is told.",
         a_release_hands_over_to_the_head
     ),
     case!(
-        "§5: a head whose channel nobody hears is dropped, and one token is made.",
+        "§5: a head whose channel has no listener is dropped, and one token is made.",
         a_head_that_nobody_hears_is_dropped
     ),
     case!(
-        "§5: who stands behind the head is told when to ask, or the last in line, where that one hears it.",
-        where_nobody_hears_the_last_in_line_the_next_is_told
+        "§5: the waiter behind the head is told when to ask, or the last in the queue if that one hears it.",
+        the_next_waiter_is_told_if_nobody_hears_the_last_one
     ),
     case!(
-        "§5: who has only just come asks again by itself, and is not told that it is next.",
-        who_has_only_just_come_is_not_told_that_it_is_next
+        "§5: a new waiter asks again by itself, and is not told that it is next.",
+        a_new_waiter_is_not_told_that_it_is_next
     ),
     case!(
         "§5: a head that was not heard of within S/2 is called, and the lock is kept for it.",
         a_head_that_is_not_fresh_is_called
     ),
     case!(
-        "§5: who was called and asks again is no longer waited for, but alive.",
-        who_was_called_and_asks_again_is_reserved_no_more
+        "§5: when a called waiter asks again, the lock is no longer reserved for it, and the \
+         waiter counts as alive.",
+        the_reservation_ends_when_the_called_waiter_asks_again
     ),
     case!(
-        "§5: who was called and does not come within its claim is dropped.",
-        who_does_not_come_is_dropped
+        "§5: a called waiter that does not come within its claim is dropped.",
+        a_called_waiter_that_does_not_come_is_dropped
     ),
     case!(
-        "§5: who was not heard of for its life is dropped, and blocks nobody.",
-        the_dead_do_not_block
+        "§5: a waiter that was not heard of for its life is dropped, and blocks nobody.",
+        dead_waiters_do_not_block_the_queue
     ),
     case!(
-        "§5: for a head without a channel the lock is kept; it asks by itself.",
-        who_has_no_channel_is_waited_for
+        "§5: the lock is kept for a head without a channel, which asks by itself.",
+        the_lock_is_kept_for_a_head_without_a_channel
     ),
     case!(
-        "§5 YIELD: this very grant goes to whoever stands before; the place stays, the seq is used up.",
-        what_is_given_back_goes_to_the_next
+        "§5 YIELD: only the named grant is given back, to an earlier waiter; the place stays, \
+         and the seq is used up.",
+        a_yielded_lock_goes_to_an_earlier_waiter
     ),
     case!(
-        "§5 RELEASE: it leaves the line, and serves where the lock is free.",
-        who_gives_up_leaves_the_line
+        "§5 RELEASE: it leaves the queue, and hands a free lock to the head.",
+        a_release_by_a_waiter_leaves_the_queue
     ),
     case!(
-        "§5: without the guard a RELEASE frees and leaves, and serves nobody.",
+        "§5: without the guard a RELEASE frees the lock and leaves the queue, and serves nobody.",
         a_memory_that_may_not_vote_serves_nobody
     ),
     case!(
-        "§5, §3 Batches: what serves sees what came before it, and is seen by what comes behind.",
+        "§5, §3 Batches: an operation that serves the queue sees those before it, and is seen \
+         by those behind it.",
         a_batch_serves_in_its_order
     ),
     case!(
-        "§5: a line is forgotten four lives after the last who waits was heard of.",
-        a_line_is_forgotten_after_four_lives
+        "§5: a queue is forgotten four lives after its last waiter was heard of.",
+        a_queue_is_forgotten_after_four_lives
     ),
     case!(
-        "§5: a server that is full hands over what is released, and takes nobody into the line.",
+        "§5: a full server hands over a lock that is released, and takes no waiter into the queue.",
         a_full_server_hands_over,
         Full
     ),
     case!(
-        "§5: where no token can be made the lock stays free, and the RELEASE is done.",
-        an_exhausted_counter_fails_no_release,
+        "§5: if no token can be made, the lock stays free, and the RELEASE is done.",
+        a_release_succeeds_although_the_counter_is_exhausted,
         Counters
     ),
     case!(
@@ -200,7 +204,7 @@ pub(crate) fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Asked for the mutex of this name.
+/// A request for the mutex of this name.
 pub(crate) fn request(n: &str, owner: u128, verb: Verb) -> Request {
     Request {
         target: Target::mutex(name(n)),
@@ -223,7 +227,7 @@ pub(crate) fn extends(ttl: Duration) -> Verb {
     Verb::Extend { ttl, window }
 }
 
-/// `floor`: for who gets it next.
+/// `floor` is the p for the waiter that gets the lock next.
 pub(crate) fn releases(floor: u64) -> Verb {
     Verb::Release(Release {
         floor,
@@ -251,7 +255,7 @@ pub(crate) fn release(n: &str, owner: u128) -> Request {
     release_for(n, owner, 0)
 }
 
-fn release_for(n: &str, owner: u128, floor: u64) -> Request {
+pub(crate) fn release_for(n: &str, owner: u128, floor: u64) -> Request {
     request(n, owner, releases(floor))
 }
 
@@ -261,12 +265,12 @@ pub(crate) const NOBODY: &str = "quorate:wake:nobody";
 /// An owner, and its place in the queue.
 pub(crate) type Queued = (u128, Place);
 
-fn join_for(n: &str, (owner, place): Queued, ttl: Duration, floor: u64) -> Request {
+pub(crate) fn join_for(n: &str, (owner, place): Queued, ttl: Duration, floor: u64) -> Request {
     let wait = Waiting::Queue(place);
     request(n, owner, Verb::Acquire { ttl, floor, wait })
 }
 
-/// The same, if it comes before nobody.
+/// The same, but only as the last in the queue.
 fn only_last(mut join: Request) -> Request {
     if let Verb::Acquire { wait, .. } = &mut join.verb
         && let Waiting::Queue(place) = wait
@@ -289,7 +293,7 @@ pub(crate) fn evict(n: &str) -> Question {
     Question::EvictMutex(name(n))
 }
 
-/// To an eviction: who held it.
+/// The answer to an eviction of this holder.
 pub(crate) fn evicted(holder: Option<u128>) -> Answer {
     Answer::Evicted {
         held: holder.is_some(),
@@ -300,7 +304,7 @@ pub(crate) fn evicted(holder: Option<u128>) -> Answer {
     }
 }
 
-/// It must answer.
+/// Sends a command that the node must answer.
 pub(crate) async fn say(trial: &mut Trial<'_>, command: impl Into<Command>) -> Answer {
     trial.say(command).await
 }
@@ -323,7 +327,7 @@ pub(crate) fn about(left: Duration, wanted: Duration) -> bool {
     left <= wanted && left + secs(2) > wanted
 }
 
-/// Remaining time and counter of a refusal, and who is named.
+/// Remaining time, counter and holder of a refusal.
 fn held(reply: Answer) -> (Duration, u64, Option<Arc<str>>) {
     match reply {
         Answer::Held {

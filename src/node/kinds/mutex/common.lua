@@ -1,11 +1,11 @@
--- What is known of locks and their counters (protocol §3). A part of BATCH, and of every script that may come to the
--- line. Before it: c0, c1, and max_ttl in ms.
+-- The state of locks and their counters (protocol §3). A part of BATCH, and of every script that may touch the queue.
+-- The including script defines c0, c1, and max_ttl in ms.
 local pcall, sub, format, byte, find = redis.pcall, string.sub, string.format, string.byte, string.find
--- By key: what stands in the lock, or false. By name: its counter, or why it cannot be read.
+-- By key: the text in the lock, or false. By field: the counter, or the error that reading it gave.
 local lock, counter = {}, {}
--- Names whose counter was read from c1, and as what.
+-- Fields whose counter was read from c1, and what was read there.
 local missing, older = {}, {}
--- TIME in µs; where it lets a counter go at most; since when c0 is written.
+-- TIME in µs; the greatest value to which it lets a counter go; the time at which c0 was begun.
 local now, cap, begun
 
 local function clock()
@@ -16,13 +16,13 @@ local function clock()
   end
 end
 
--- What a call failed with, if it did.
+-- The error of a reply, or nil.
 local function failed(reply)
   return type(reply) == 'table' and reply.err
 end
 
--- Whether this text in a lock is of this entry: that, or "entry seq ticket" of one that came through the line. Nothing is cut out
--- to be compared: a new text costs Lua more than all else here.
+-- True if this text in a lock belongs to this entry. It is the entry, or "entry seq ticket" if the lock came through
+-- the queue. The comparison cuts nothing out of the text: a new string costs Lua more than everything else here.
 local function ours(text, entry)
   return text == entry or (text and byte(text, #entry + 1) == 32 and find(text, entry, 1, true) == 1)
 end
@@ -31,7 +31,7 @@ local function why_unread(name)
   return failed(counter[name]) or 'CORRUPT the counter is not a number'
 end
 
--- Counters older than 2 days become the previous ones (see ACQUIRE). Returns why not, where that fails.
+-- When c0 is older than 2 days it becomes c1, and a new c0 begins. Returns the error if that fails.
 local function rotate()
   local why = begun and (failed(pcall('UNLINK', c1)) or failed(pcall('RENAME', c0, c1)))
   for i = 1, begun and #missing or 0 do

@@ -1,7 +1,8 @@
--- INSPECT: who holds, for how long, the newest token, and who waits.
+-- INSPECT: the holder, its remaining time, the newest token, and the waiters.
 -- KEYS     lock, open, line, c0, c1
 -- ARGV     counter field, guard
--- RETURNS  {text in the lock or nil, PTTL, counter, TIME µs, how many wait, entry, ticket, …}: the first 100 of them
+-- RETURNS  {text in the lock or nil, PTTL, counter, TIME µs, number of waiters, entry, ticket, …}: the first
+--          100 waiters
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)

@@ -1,11 +1,12 @@
--- The line (protocol §5). A part of BATCH, and of ACQUIRE, RELEASE and JOIN where anybody waits. Before it: what is known;
--- from, where in the key of a lock its name begins; waiting, until when somebody may wait for any lock, in ms of TIME.
--- Of each name q is who waits, by ticket, and qh by entry what it was registered with:
+-- The queue (protocol §5). A part of BATCH, and of ACQUIRE, RELEASE and JOIN when anybody waits. It needs
+-- mutex/common.lua before it. The including script defines from, the index in the key of a lock at which the field of
+-- its counter begins, and waiting, until when anybody may wait for any lock, in ms of TIME.
+-- Two keys for each name: q holds the waiters by ticket; qh holds by entry what a waiter was registered with:
 -- "heartbeat ms, seq, S ms, lock-delay ms, life ms, claim ms, reserved until ms or 0, channel".
 local key_of, name, q, qh, ms, ms_text
 
--- From here on it is about this lock. Whatever may serve runs the pending DELs before: a DEL that came later would
--- remove what the line has just granted.
+-- Selects the lock that the functions below work on. An operation that may serve the queue must run the pending DELs
+-- first: a later DEL would remove what the queue has just granted.
 local function about(key)
   local prefix, text = sub(key, 1, from - 1), sub(key, from + 7)
   key_of, name = key, nil
@@ -20,7 +21,7 @@ local function look_at_clock()
   end
 end
 
--- The counter; nil, where it cannot be read. From here on its name is known, which most calls do not need.
+-- The counter, or nil if it cannot be read. It also sets name, which most calls do not need.
 local function count()
   name = name or sub(key_of, from)
   if counter[name] == nil then
@@ -38,7 +39,7 @@ local function count()
   return c and c >= 0 and c <= 9007199254740992 and c % 1 == 0 and c or nil
 end
 
--- The next token, as ACQUIRE makes it. Nil and why, where there is none.
+-- The next token, as ACQUIRE makes it. If there is none: nil and the error.
 local function mint(p)
   local c, floor = count(), tonumber(p)
   if not c then
@@ -61,14 +62,14 @@ local function mint(p)
   return token
 end
 
--- Takes it out of line. Returns why not, or nil.
+-- Takes the entry out of the queue. Returns the error, or nil.
 local function dequeue(entry)
   local was = pcall('ZREM', q, entry)
   return failed(was) or (was > 0 and failed(pcall('HDEL', qh, entry))) or nil
 end
 
--- Puts it in line, as one that was heard of now, or refreshes it: then it keeps its ticket. Returns why not, or nil
--- and its rank.
+-- Puts the entry into the queue, or refreshes it: then it keeps its ticket. It counts as heard of now. Returns the
+-- error, or nil and the rank.
 local function register(entry, seq, ticket, term, delay, life, claim, channel)
   local text = ms_text .. ' ' .. seq .. ' ' .. term .. ' ' .. delay .. ' ' .. life .. ' ' .. claim .. ' 0 ' .. channel
   local is_new = pcall('HSET', qh, entry, text)
@@ -86,7 +87,7 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
   if failed(rank) then
     return rank.err
   end
-  -- The line lives for as long as anybody waits: who is new sees to that, and its head, and every fourth request.
+  -- The queue lives as long as anybody waits. New waiters, the head, and every fourth request of a waiter extend it.
   if is_new == 0 and rank > 0 and seq % 4 > 0 then
     return nil, rank
   end
@@ -98,7 +99,7 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
   if left < least then
     why = failed(pcall('PEXPIRE', q, longest)) or failed(pcall('PEXPIRE', qh, longest))
   end
-  -- It says when it is over itself: it is read by every call, and asking for its PTTL is saved.
+  -- Its value is the time at which it ends. Every call reads it, so this saves asking for its PTTL.
   local over = tonumber(waiting)
   if not over or over - ms < least then
     waiting = format('%.0f', ms + longest)
@@ -107,10 +108,11 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
   return why, rank
 end
 
--- A free lock goes to the head of the line. p: of who has set it free, or tries to take it; token: where one was made already.
--- Returns  nil: nobody who is alive waits, or only not_w does
---          'me', token or nil: me is the head. It is not handed over, but answered
---          'taken' or 'reserved', for how long, whose: the text as it stands in the lock, or would
+-- Gives a free lock to the head of the queue. p: of the client that freed the lock, or that tries to take it; token:
+-- if one was made already.
+-- Returns  nil: no living entry waits, or only not_w does
+--          'me', token or nil: the head is me. The lock is not handed over; the caller answers it
+--          'taken' or 'reserved', for how long, for whom: the text as it stands in the lock, or would stand there
 --          'stuck', 0, false: something failed. The lock is free
 local function serve(key, p, not_w, me, token)
   while true do
@@ -128,15 +130,15 @@ local function serve(key, p, not_w, me, token)
     local alive = beat and age <= tonumber(life)
     if alive and reserved ~= '0' then
       local left = reserved - ms
-      -- Longer than it was kept for: the clock went back.
+      -- More time left than the claim means that the clock went back.
       if left > 0 and left <= tonumber(claim) then
         return 'reserved', left, h .. ' 0 ' .. ticket
       end
       alive = false
     elseif alive and channel ~= '' and seq ~= '0' and age * 2 <= tonumber(term) then
       token = token or mint(p)
-      -- Nothing is written for a head before a connection hears it. The message carries the guard, because a server
-      -- replicates what it publishes: a message counts only if it names the memory of the node that it comes from.
+      -- Nothing is written for a head before a connection hears the message. The message carries the guard because a
+      -- server replicates what it publishes: a client counts it only if the guard is that of the node it came from.
       local heard = token and pcall('SPUBLISH', channel, format('G %s %s %.0f %s', h, seq, token, ARGV[#ARGV]))
       if type(heard) ~= 'number' then
         return 'stuck', 0, false
@@ -153,7 +155,7 @@ local function serve(key, p, not_w, me, token)
         return 'taken', left, text
       end
     elseif alive then
-      -- It has to ask. Without a channel it does so from time to time.
+      -- The head has to ask. Without a channel it asks from time to time.
       local heard = channel == '' and 1 or pcall('SPUBLISH', channel, 'W ' .. h)
       if type(heard) ~= 'number' then
         return 'stuck', 0, false
@@ -174,14 +176,15 @@ local function serve(key, p, not_w, me, token)
   end
 end
 
--- Whether anybody waits for this lock.
+-- True if anybody waits for this lock.
 local function has_line(key)
   about(key)
   local count = pcall('ZCARD', q)
   return type(count) == 'number' and count > 0
 end
 
--- ACQUIRE of a name that has a line, which it never overtakes. Nil: it is as any other, as nobody is alive there.
+-- ACQUIRE of a name that has a queue, which it never overtakes. Nil: no living entry waits, or the counter has
+-- reached its end. It then goes on like any other ACQUIRE.
 local function behind(key, p)
   local c = count()
   local left = c and pcall('PTTL', key)
@@ -200,20 +203,20 @@ local function behind(key, p)
       return nil
     end
   end
-  -- Somebody else may have written there what is no ticket.
+  -- Another program may have written a score that is not a valid ticket.
   local last = tonumber(pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2] or 0)
   last = last and last >= 0 and last <= 9007199254740991 and last or 0
   return { left, tonumber(counter[name] or 0), whose and sub(whose, 1, 160), last }
 end
 
--- Whether one who is to be the last would stand before somebody, or before who has the lock.
+-- True if an entry that may only be the last would come before a waiter, or before the holder.
 local function overtakes(key, entry, ticket)
   local last = waiting and pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2]
   local its = string.match(lock[key] or '', ' (%d+)$')
   return math.max(tonumber(last or 0) or 0, tonumber(its or 0)) >= ticket and not pcall('ZSCORE', q, entry)
 end
 
--- RELEASE of a name that has a line.
+-- RELEASE of a name that has a queue.
 local function leave(key, entry, p, admitted, token)
   local held = ours(lock[key], entry)
   if held then
@@ -227,7 +230,7 @@ local function leave(key, entry, p, admitted, token)
   if why then
     return why
   end
-  -- PTTL sees a key of another kind too.
+  -- PTTL also sees a key of another type.
   if admitted and (held or (not lock[key] and pcall('PTTL', key) == -2)) then
     look_at_clock()
     serve(key, p, nil, nil, token)
@@ -235,7 +238,7 @@ local function leave(key, entry, p, admitted, token)
   return admitted and (held and 1 or 0) or -1
 end
 
--- Behind p: the place. Returns the answer, and whether p was given.
+-- The arguments after p are the place. Returns the answer, and true if p was the token.
 local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
   look_at_clock()
   if ours(lock[key], entry) then
@@ -243,7 +246,7 @@ local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
     if not c then
       return why_unread(name)
     end
-    -- GT: never shortens.
+    -- GT never shortens the time.
     local why = failed(pcall('PEXPIRE', key, ttl, 'GT'))
     return why or { c, tonumber(string.match(lock[key], '^ (%d+)', #entry + 1) or 0) }
   end
@@ -260,7 +263,7 @@ local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
   if failed(left) then
     return left.err
   end
-  -- A counter that cannot be read fails what may need it, and nothing else.
+  -- An unreadable counter fails only an operation that may need it.
   if left == -2 and not count() then
     return why_unread(name)
   end
@@ -295,7 +298,7 @@ local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
     what == 'reserved' and 1 or 0 }
 end
 
--- Behind p: the place, as JOIN has it.
+-- The arguments after p are the place, as for JOIN.
 local function yield(key, entry, p, seq, ...)
   look_at_clock()
   local text, this = lock[key], entry .. ' ' .. seq .. ' '
@@ -304,10 +307,10 @@ local function yield(key, entry, p, seq, ...)
     why = failed(pcall('DEL', key))
     lock[key] = why and text
   elseif ours(text, entry) then
-    -- By a later request.
+    -- The entry has the lock by a later request.
     return 1, true
   end
-  -- What was given back is not given again: the seq is used up.
+  -- A yielded lock is not handed over again: seq 0 says so.
   why = why or register(entry, '0', ...)
   if why then
     return why

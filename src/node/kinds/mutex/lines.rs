@@ -1,5 +1,5 @@
-//! Who waits for the locks of a node, in order: the keys of the line on a server (protocol §5). What becomes of a
-//! waiter is decided in `apply.rs`.
+//! The queues for the locks of a node: the keys of the queue on a server (protocol §5). `apply.rs` decides what becomes
+//! of a waiter.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::{
     node::{request::Place, wire::ms},
 };
 
-/// All lines of a node. Times are in ms of its TIME.
+/// All queues of a node. Times are in ms of its TIME.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     /// `waiting`: the last ms in which anybody may wait for any lock.
@@ -22,42 +22,42 @@ pub(super) struct Lines {
 
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// The last ms in which it is there.
+    /// The last ms in which the queue exists.
     until: u64,
     order: BTreeSet<(u64, Entry)>,
     waiters: BTreeMap<Entry, Waiter>,
 }
 
-/// One who waits, as it was registered.
+/// A waiter, as it was registered.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) ticket: u64,
-    /// When it was last heard of.
+    /// The time at which the node last heard of it.
     pub(super) heard: u64,
-    /// Of the request that registered it; 0: nothing can be handed over.
+    /// The seq of the request that registered it. 0: nothing can be handed over to it.
     pub(super) seq: u64,
     pub(super) term: u64,
     pub(super) lock_delay: u64,
     pub(super) life: u64,
     pub(super) claim: u64,
-    /// Until when the free lock is kept for it; 0: it is not.
+    /// The time until which the free lock is kept for it. 0: it is not kept.
     pub(super) reserved: u64,
     pub(super) channel: Arc<str>,
 }
 
 impl Lines {
-    /// Whether anybody may wait for any lock.
+    /// Returns true if anybody may wait for any lock.
     pub(super) fn stand(&self, now: u64) -> bool {
         self.waiting.is_some_and(|until| now <= until)
     }
 
-    /// How many wait for this one.
+    /// The number of waiters for this lock.
     pub(super) fn count(&self, name: &Name, now: u64) -> u64 {
         let count = self.line(name, now).map_or(0, |line| line.order.len());
         count as u64
     }
 
-    /// Those who wait, with their tickets, in order.
+    /// The waiters with their tickets, in order.
     pub(super) fn all(
         &self,
         name: &Name,
@@ -75,18 +75,17 @@ impl Lines {
         names.filter(move |name| self.count(name, now) > 0)
     }
 
-    /// Who comes first, and who next.
+    /// The first waiter, and the one behind it.
     pub(super) fn heads(&self, name: &Name, now: u64) -> Option<(Entry, Option<Entry>)> {
         let mut all = self.all(name, now).map(|(_, entry)| entry.clone());
         Some((all.next()?, all.next()))
     }
 
-    /// The waiter with this entry.
     pub(super) fn waiter(&self, name: &Name, entry: &Entry, now: u64) -> Option<&Waiter> {
         self.line(name, now)?.waiters.get(entry)
     }
 
-    /// Puts a waiter in line, as one that was heard of now.
+    /// Puts a waiter into the queue. It counts as heard of now.
     pub(super) fn register(
         &mut self,
         name: &Name,
@@ -124,8 +123,8 @@ impl Lines {
         self.waiting = waiting.or(Some(now + longest));
     }
 
-    /// The same, or refreshes it: then it keeps its ticket. The line lives for as long as anybody waits: who is new sees
-    /// to that, and its head, and every fourth request.
+    /// Registers a new waiter, or refreshes one that is there, which keeps its ticket. The queue lives as long as
+    /// anybody waits. New waiters, the head, and every fourth request of a waiter extend it.
     pub(super) fn refresh(
         &mut self,
         name: &Name,
@@ -155,7 +154,7 @@ impl Lines {
         }
     }
 
-    /// It waits no more.
+    /// Takes the waiter out of the queue.
     pub(super) fn remove(&mut self, name: &Name, entry: &Entry) {
         let Some(line) = self.lines.get_mut(name) else {
             return;
@@ -168,7 +167,7 @@ impl Lines {
         }
     }
 
-    /// From now on the free lock is kept for it, for as long as it has to answer.
+    /// Keeps the free lock for this waiter, for the time that it has to answer.
     pub(super) fn reserve(&mut self, name: &Name, entry: &Entry, now: u64) {
         let line = self.lines.get_mut(name);
         if let Some(waiter) = line.and_then(|line| line.waiters.get_mut(entry)) {
@@ -182,27 +181,27 @@ impl Lines {
 }
 
 impl Waiter {
-    /// It was not heard of for too long, or did not come when it was called.
+    /// Returns true if it was not heard of for too long, or was called and did not come.
     pub(super) fn is_gone(&self, now: u64) -> bool {
         let silent = now.saturating_sub(self.heard) > self.life;
-        // Longer than it was kept for: the clock went back.
+        // More time left than the claim means that the clock went back.
         let kept = now < self.reserved && self.reserved <= now + self.claim;
         silent || self.reserved != 0 && !kept
     }
 
-    /// For how much longer the lock is kept for it.
+    /// The time for which the lock is still kept for it.
     pub(super) fn kept(&self, now: u64) -> Option<Duration> {
         let left = self.reserved.saturating_sub(now);
         (left > 0).then(|| Duration::from_millis(left))
     }
 
-    /// Whether the lock can be handed to it: it was heard of within half of a hand-over's term, and hears.
+    /// Returns true if the lock can be handed to it: it can hear, and was heard of within half the term of a hand-over.
     pub(super) fn is_fresh(&self, now: u64) -> bool {
         let age = now.saturating_sub(self.heard);
         self.seq != 0 && !self.channel.is_empty() && age * 2 <= self.term
     }
 
-    /// Whether it asks again within this, told or not, as it has only just come.
+    /// Returns true if it has only just come and so asks again within this time, told or not.
     pub(super) fn asks_soon(&self, now: u64, within: u64) -> bool {
         let age = now.checked_sub(self.heard);
         let is_new = self.seq == 1 && age.is_some_and(|age| age * 4 <= self.term);

@@ -1,5 +1,5 @@
-//! A lock that one holds at a time, its counter and its queue (protocol §3 and §5); and several of them at once
-//! (`several/`, protocol §8).
+//! A lock with one holder at a time, its counter and its queue (protocol §3 and §5). Several locks at once are in
+//! `several/` (protocol §8).
 
 mod apply;
 pub(crate) mod batch;

@@ -1,20 +1,20 @@
--- REPAIR (protocol §3): puts the lock back for a holder whom a majority still has, where nobody else holds it.
+-- REPAIR (protocol §3): puts the lock back for a holder that a majority still has, unless another entry holds it.
 -- KEYS     lock, open, evicted, c0, c1, line, waiters, waiting
 -- ARGV     counter field, entry, ttl ms, token, guard
--- RETURNS  1; 0, where somebody else holds it, or it was evicted
+-- RETURNS  1; 0 if another entry holds it, or if it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 local open = seen[1]
 -- insert shared/guard.lua
 local max_ttl = string.match(guard, '^%d+')
--- One that came through the line is "entry seq ticket", and stays so.
+-- The text of a lock that came through the queue is "entry seq ticket", and stays so.
 local ours = seen[2] == ARGV[2] or string.sub(seen[2] or '', 1, #ARGV[2] + 1) == ARGV[2] .. ' '
 if seen[3] then
   return 0
 end
--- PTTL sees a key of another kind too: that is somebody else's.
+-- PTTL also sees a key of another type. That one belongs to somebody else.
 if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
-  -- One who waits may hold this node for a while. When it gives it back the lock is kept for us, until our next
-  -- REPAIR: we stand first in line (see line.lua), and cannot be called.
+  -- A waiter may hold this node for a while. When it gives the node back, the lock is kept for this entry until its
+  -- next REPAIR. For that the entry stands first in the queue (see line.lua), with no channel.
   local time, life = redis.call('TIME'), tonumber(ARGV[3])
   local ms = time[1] * 1000 + math.floor(time[2] / 1000)
   redis.call('ZADD', KEYS[6], 0, ARGV[2])
@@ -31,11 +31,11 @@ end
 -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)
 -- insert shared/counter.lua
--- The counter comes first: a lock that stood without it could be followed by a smaller token. Whatever is
--- written first fails where the server is full or a replica; nothing after it fails.
+-- The counter is written first: a lock that stood without it could be followed by a smaller token. The first write
+-- fails if the server is full or a replica; nothing after it fails.
 if c < tonumber(ARGV[4]) then
   local time = redis.call('TIME')
-  -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
+  -- The limit of a RAISE. RAISE stops at it; a REPAIR that did so would leave a counter below the token.
   if tonumber(ARGV[4]) > (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000 then
     return redis.error_reply('AHEAD the token is further ahead than a counter may be')
   end

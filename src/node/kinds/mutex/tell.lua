@@ -1,14 +1,15 @@
--- Who is told that it is next in line (protocol §5). A part of every script that may hand over.
+-- Tells a waiter that it is next in the queue (protocol §5). A part of every script that may hand over a lock.
 
--- Of one who waits, as it stands in qh: when it was heard of, by which request, S, and its channel.
+-- Parses the text of a waiter in qh: when it was heard of, the seq of that request, S, and its channel.
 local function known(w)
   if type(w) == 'string' then
     return string.match(w, '^(%d+) (%d+) (%d+) %d+ %d+ %d+ %d+ (.+)$')
   end
 end
 
--- Who stands behind the head is told when to ask. It need not hear that. One of the head's own process may have vanished
--- with it: then the last in line is told, if it is another's and hears it. w: as it stands in qh; channel: the head's.
+-- Tells the waiter behind the head when to ask. That waiter need not hear it. If it is of the head's process, both may
+-- have vanished together. Then the last waiter in the queue is told instead, if it is of another process and hears it.
+-- w: the waiter's text in qh; channel: the head's.
 local function tell(q, qh, entry, w, after, channel, ms)
   local beat, seq, term, its = known(w)
   if not its then
@@ -22,7 +23,7 @@ local function tell(q, qh, entry, w, after, channel, ms)
       return
     end
   end
-  -- Who has only just come asks again soon, told or not.
+  -- A waiter that has only just come asks again soon anyway.
   local age = ms - beat
   if seq ~= '1' or age < 0 or age * 4 > tonumber(term) or tonumber(term) > after * 4 then
     redis.pcall('SPUBLISH', its, 'N ' .. entry .. ' ' .. after)

@@ -1,4 +1,5 @@
-//! The commands about a lock as a server reads them, and its replies. Each is a script.
+//! Encodes the commands about a mutex for a server, and decodes its replies. Each is a script. All except REPAIR,
+//! INSPECT and EVICT are operations of BATCH, even if they travel alone.
 
 use std::{iter, sync::Arc, time::Duration};
 
@@ -31,7 +32,6 @@ static REPAIR: Script = Script::new(include_str!("repair.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&BATCH, &REPAIR, &INSPECT, &EVICT];
 
 /// Writes a request for the mutexes of these names.
@@ -177,8 +177,9 @@ pub(crate) fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     })))
 }
 
-/// The entry of a text that stands on a node, for people. Ours stays as it is: the nodes' answers are compared. It
-/// is short and plain, and came from a client that knows no node's password. All else is only to be shown.
+/// The entry in a text from a node, for people. An entry of this library stays as it is, because the answers of the
+/// nodes are compared. It is short and plain, and comes from a client that does not know the password of any node. Any
+/// other text is only shown to people.
 fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match holder(&text) {
@@ -187,7 +188,8 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     })
 }
 
-/// Entry and ticket of what stands in a lock. Anything but what clients and the line write there names nobody.
+/// The entry and the ticket in the text of a lock. A text that is neither from a client nor from the queue names
+/// nobody.
 pub(crate) fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
     let text = bytes(frame).and_then(|bytes| str::from_utf8(bytes).ok());
     match text.and_then(holder) {
@@ -196,7 +198,7 @@ pub(crate) fn our_holder(frame: &OwnedFrame) -> (Option<Arc<str>>, u64) {
     }
 }
 
-/// Entry and ticket of "entry", whose ticket is 0, or of "entry seq ticket".
+/// Parses "entry", whose ticket is 0, or "entry seq ticket".
 fn holder(text: &str) -> Option<(&str, u64)> {
     let mut words = text.split(' ');
     let entry = words.next().filter(|entry| is_entry(entry))?;

@@ -1,4 +1,4 @@
-//! What an in-process node does with the commands about the units of a limit: the executable meaning of the Lua in this
+//! Executes the commands about the units of a limit on an in-process node: the executable meaning of the Lua in this
 //! folder.
 
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(BTreeMap<Key, Ledger>);
 
-/// Whose units, of how many masters, in which interval: with another number or interval it is another limit.
+/// The name, the number of masters and the interval. A different number or interval is another limit.
 type Key = (Name, u32, Window);
 
 impl Memory {
-    /// Obeys one command.
+    /// Executes one command.
     pub(crate) fn apply(&mut self, command: &Units, at: Moment) -> Result<Answer, Fault> {
         self.0.retain(|_, ledger| at.ms() <= ledger.until);
         match command {

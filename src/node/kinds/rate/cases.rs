@@ -1,6 +1,6 @@
-//! What every kind of node has to do with the units of a rate limit (protocol §7).
+//! Cases about the units of a rate limit, for every kind of node (protocol §7).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::panic)]
 
 use std::time::Duration;
@@ -26,43 +26,44 @@ use crate::{
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§7 SPEND: no more than the share, and it says how many are left.",
+        "§7 SPEND: a node gives out no more than its share, and says how many units are left.",
         no_more_than_the_share_is_given_out
     ),
     case!(
-        "§7 SPEND: as many as are wanted or none, and a wait that is exact; none for more than the share.",
+        "§7 SPEND: all wanted units or none. A refusal names an exact wait, and no wait for \
+         more than the share.",
         a_refusal_says_how_long_to_wait
     ),
     case!(
-        "§7 SPEND: several intervals, all or none.",
+        "§7 SPEND: units are taken in all intervals or in none.",
         several_intervals_are_spent_together
     ),
     case!(
-        "§7: another limit, interval or number of masters is another limit, and so is another name.",
-        other_settings_count_anew
+        "§7: a limit with another name, number, interval or number of masters is counted separately.",
+        other_settings_are_counted_separately
     ),
     case!(
         "§7: a unit is free again A after the last instant at which it could be used.",
         units_are_free_after_their_interval
     ),
     case!(
-        "§7 REFUND: what counts is taken back where it was counted.",
-        what_is_refunded_is_free_at_once
+        "§7 REFUND: units that still count are taken back where they were counted.",
+        refunded_units_are_free_at_once
     ),
     case!(
-        "§7 REFUND: never what another era has counted, and never below zero.",
+        "§7 REFUND: it never takes back units of another era, and never goes below zero.",
         a_refund_needs_its_era
     ),
     case!(
-        "§7 LOOK: what is taken, in the order in which it will be free; nothing is written.",
-        a_look_tells_what_is_taken
+        "§7 LOOK: it lists taken units in the order in which they will be free, and writes nothing.",
+        a_look_lists_the_taken_units
     ),
     case!(
         "§2: nothing is given out without the guard.",
-        nothing_without_the_guard
+        nothing_is_done_without_the_guard
     ),
     case!(
-        "§3 `ErrorIsNoAnswer`: a full server and a replica say so.",
+        "§3 `ErrorIsNoAnswer`: a full server answers with an error.",
         a_full_server_gives_nothing_out,
         Full
     ),
@@ -95,7 +96,7 @@ async fn say(trial: &mut Trial<'_>, command: Units) -> Answer {
     trial.say(command).await
 }
 
-/// How many are left, and where these were counted.
+/// The room that is left, and where the units were counted.
 async fn spent(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Box<[Stamp]>) {
     match say(trial, spend(meter, units)).await {
         Answer::Spent { room, stamps } => (room, stamps),
@@ -143,8 +144,8 @@ async fn a_refusal_says_how_long_to_wait(trial: &mut Trial<'_>) {
     spent(trial, &meter, 3).await;
     let (room, wait) = full(trial, &meter, 3).await;
     assert_eq!(room, 2);
-    // A of a minute is 60.669 s; a bucket is 2.299 s. 2 s may have passed on a busy machine, and 1 s holds the 20 ms in which
-    // the units could be used.
+    // A of a minute is 60.669 s, and a bucket is 2.299 s. A busy machine may take 2 s. The last second covers the 20 ms
+    // in which the units could be used.
     let wait = wait.unwrap_or_default();
     let bucket = Duration::from_millis(2299);
     let kept = Duration::from_millis(60_669);
@@ -167,14 +168,14 @@ async fn several_intervals_are_spent_together(trial: &mut Trial<'_>) {
         .map(|window| window.iter().map(|taken| taken.units).sum())
         .collect();
     assert_eq!(taken, [2, 2], "{}: a refusal took units", trial.name());
-    // Alone, the longer one has room.
+    // The longer interval alone has room.
     assert_eq!(spent(trial, &meter("a", &[(5, DAY)]), 1).await.0, 2);
     // The longest wait counts.
     let day = full(trial, &meter("a", &[(2, secs(60)), (5, DAY)]), 3).await;
     assert_eq!(day, (0, None));
 }
 
-async fn other_settings_count_anew(trial: &mut Trial<'_>) {
+async fn other_settings_are_counted_separately(trial: &mut Trial<'_>) {
     spent(trial, &meter("a", &[(2, secs(60))]), 2).await;
     let mut more = meter("a", &[(2, secs(60))]);
     more.masters = 5;
@@ -195,13 +196,13 @@ async fn units_are_free_after_their_interval(trial: &mut Trial<'_>) {
     spent(trial, &meter, 3).await;
     let (_, wait) = full(trial, &meter, 1).await;
     let wait = wait.unwrap_or_default();
-    // A is 104 ms, a bucket 5 ms, and the units could be used for 20 ms.
+    // A is 104 ms, a bucket is 5 ms, and the units could be used for 20 ms.
     assert!(wait <= Duration::from_millis(104 + 5 + 20), "{wait:?}");
     sleep(wait + Duration::from_millis(1)).await;
     assert_eq!(spent(trial, &meter, 3).await.0, 0);
 }
 
-async fn what_is_refunded_is_free_at_once(trial: &mut Trial<'_>) {
+async fn refunded_units_are_free_at_once(trial: &mut Trial<'_>) {
     let meter = meter("a", &[(5, secs(60)), (7, DAY)]);
     let (_, stamps) = spent(trial, &meter, 4).await;
     assert_eq!(refund(trial, &meter, 3, &stamps).await, 2);
@@ -240,11 +241,11 @@ async fn a_refund_needs_its_era(trial: &mut Trial<'_>) {
     assert_eq!(refund(trial, &nobody, 1, &stamps).await, 0);
 }
 
-async fn a_look_tells_what_is_taken(trial: &mut Trial<'_>) {
+async fn a_look_lists_the_taken_units(trial: &mut Trial<'_>) {
     let meter = meter("a", &[(5, Duration::from_millis(2000))]);
     assert_eq!(look(trial, &meter).await, [[].into()].into());
     spent(trial, &meter, 2).await;
-    // Another bucket: of 76 ms.
+    // This reaches another bucket: a bucket is 76 ms.
     sleep(Duration::from_millis(160)).await;
     spent(trial, &meter, 1).await;
     let seen = look(trial, &meter).await;
@@ -255,7 +256,7 @@ async fn a_look_tells_what_is_taken(trial: &mut Trial<'_>) {
     assert_eq!(look(trial, &meter).await.len(), 1);
 }
 
-async fn nothing_without_the_guard(trial: &mut Trial<'_>) {
+async fn nothing_is_done_without_the_guard(trial: &mut Trial<'_>) {
     let meter = meter("a", &[(5, secs(60))]);
     let (_, stamps) = spent(trial, &meter, 1).await;
     let commands = [
@@ -286,9 +287,9 @@ async fn a_full_server_gives_nothing_out(trial: &mut Trial<'_>) {
     assert_eq!(spent(trial, &meter, 1).await.0, 4);
 }
 
-/// Any command, of few limits.
+/// Any command, for a few limits.
 pub(crate) fn random(chance: &mut Chance) -> Units {
-    // So long that no bucket ends meanwhile, mostly.
+    // So long that a bucket rarely ends during the test.
     let hour = Duration::from_secs(3600);
     let shares: &[(u32, Duration)] = match chance.up_to(3) {
         0 => &[(40, DAY)],
@@ -300,7 +301,7 @@ pub(crate) fn random(chance: &mut Chance) -> Units {
         0 => Units::Look { meter },
         1 => Units::Refund {
             units: 1,
-            // Of no era that there is.
+            // The era does not exist.
             stamps: meter
                 .windows
                 .iter()
@@ -316,7 +317,7 @@ pub(crate) fn random(chance: &mut Chance) -> Units {
     }
 }
 
-/// The same but for the clock.
+/// Equal except for times, which must be near each other.
 pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Answer::Spent { room: a, stamps: x }, Answer::Spent { room: b, stamps: y }) => {

@@ -1,8 +1,9 @@
--- What counts of an interval (protocol §7). A part of SPEND and of LOOK.
+-- The units that count in an interval (protocol §7). A part of SPEND and of LOOK.
 local time = redis.call('TIME')
 now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- {last bucket, era, units of it, of the one before it, …}, and whether the clock went back; or nothing, and why not.
+-- Returns {last bucket, era, its units, the units of the bucket before it, …}, and true if the clock went back. If it
+-- cannot be read: nil and the error.
 function load(key, ahead, width)
   local top = math.ceil((now + ahead) / width)
   local packed = redis.call('GET', key)
@@ -18,7 +19,7 @@ function load(key, ahead, width)
     return known
   end
   local ledger = { top, beyond > 0 and now or known[2], 0 }
-  -- Nobody used units between: as many buckets without any.
+  -- Nobody used units in between, so buckets without units are put there.
   for i = 4, math.min(2 - beyond, 32) do
     ledger[i] = 0
   end

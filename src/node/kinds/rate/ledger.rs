@@ -1,4 +1,5 @@
-//! What one node has given out in one interval of a limit: units by bucket. Pure; all times are ms of the node's clock.
+//! The units that one node has given out in one interval of a limit, by bucket. Pure; all times are ms of the node's
+//! clock.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,30 +12,30 @@ use crate::{
     node::answer::TakenUnits,
 };
 
-/// What is older does not count.
+/// Older buckets do not count.
 const MOST_BUCKETS: usize = 30;
 
-/// What counts of one interval.
+/// The units of one interval that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// The number of the last bucket. Bucket q ends at q · b.
     top: u64,
-    /// Since when it counts: its first unit, or the last time that the clock went back.
+    /// The time since which it counts: its first unit, or the last time that the clock went back.
     pub(super) era: u64,
     /// Units by bucket, from the last one back.
     units: VecDeque<u32>,
-    /// Until when it is kept.
+    /// The time until which it is kept.
     pub(super) until: u64,
 }
 
-/// One interval at one moment.
+/// One interval at one instant.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     now: u64,
     kept: u64,
     ahead: u64,
     bucket: u64,
-    /// Units count until the next multiple of so many ms.
+    /// If set, units count until the next multiple of this, in ms: see [`Rule::SlidingInterval`].
     fixed: Option<u64>,
 }
 
@@ -55,7 +56,7 @@ impl Scale {
         (self.now + self.ahead).div_ceil(self.bucket)
     }
 
-    /// When the units of a bucket are free again.
+    /// The time at which the units of a bucket are free again.
     fn free_at(self, bucket: u64) -> u64 {
         match self.fixed {
             None => bucket * self.bucket + self.kept,
@@ -65,8 +66,8 @@ impl Scale {
 }
 
 impl Ledger {
-    /// As it is now, and whether the clock went back: then units that were counted further ahead than any can be now
-    /// count as if they were taken now.
+    /// The ledger at this instant, and true if the clock went back. In that case, units that were counted further ahead
+    /// than is possible now count as if they were taken now.
     pub(super) fn at(known: Option<&Self>, scale: Scale) -> (Self, bool) {
         let top = scale.top();
         let Some(known) = known else {
@@ -80,7 +81,7 @@ impl Ledger {
         };
         let mut ledger = known.clone();
         if ledger.top > top {
-            // How many buckets lie too far ahead.
+            // The number of buckets that lie too far ahead.
             let beyond = usize::try_from(ledger.top - top).unwrap_or(usize::MAX);
             let mut merged = 0_u32;
             for _ in 0..=beyond.min(ledger.units.len()) {
@@ -99,7 +100,7 @@ impl Ledger {
         (ledger, false)
     }
 
-    /// The units that count, from those that are free first.
+    /// The units that count, with the time at which they are free. The earliest comes first.
     fn counting(&self, scale: Scale) -> impl Iterator<Item = (u64, u32)> + '_ {
         let units = self.units.iter().enumerate().rev();
         let units = units.map(move |(back, units)| (self.top.saturating_sub(back as u64), *units));
@@ -108,7 +109,7 @@ impl Ledger {
             .filter(move |(free_at, units)| *units > 0 && *free_at > scale.now)
     }
 
-    /// How many units there are, of this share.
+    /// The number of units of this share that are left.
     pub(super) fn room(&self, share: u32, scale: Scale) -> u32 {
         share.saturating_sub(self.sum(scale))
     }
@@ -118,7 +119,7 @@ impl Ledger {
         counting.fold(0, |sum, (_, units)| sum.saturating_add(units))
     }
 
-    /// When so many units of this share are free; none: never.
+    /// The time until this many units of the share are free. None: never.
     pub(super) fn wait(&self, wanted: u32, share: u32, scale: Scale) -> Option<Duration> {
         let most = share.checked_sub(wanted)?;
         let mut taken = self.sum(scale);
@@ -150,12 +151,12 @@ impl Ledger {
         }
     }
 
-    /// It was written now: so long it is kept.
+    /// Sets the time until which it is kept, counted from this write.
     pub(super) fn written(&mut self, scale: Scale) {
         self.until = scale.free_at(self.top);
     }
 
-    /// Takes back what was counted there. Whether it counts still.
+    /// Gives back units that were counted there. Returns true if they still count.
     pub(super) fn refund(&mut self, units: u32, stamp: Stamp) -> bool {
         let back = self.back(stamp.bucket).filter(|_| stamp.era == self.era);
         let Some(counted) = back.and_then(|back| self.units.get_mut(back)) else {
@@ -165,7 +166,7 @@ impl Ledger {
         true
     }
 
-    /// What counts, in the order in which it will be free.
+    /// The units that count, in the order in which they become free.
     pub(super) fn taken(&self, scale: Scale) -> Box<[TakenUnits]> {
         let taken = self.counting(scale).map(|(free_at, units)| TakenUnits {
             left: Duration::from_millis(free_at - scale.now),
@@ -174,7 +175,7 @@ impl Ledger {
         taken.collect()
     }
 
-    /// How far a bucket lies behind the last one.
+    /// The index of a bucket, counted back from the last one.
     fn back(&self, bucket: u64) -> Option<usize> {
         usize::try_from(self.top.checked_sub(bucket)?).ok()
     }

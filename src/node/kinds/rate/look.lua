@@ -1,10 +1,10 @@
--- LOOK (protocol §7): what is taken, and when it is free.
+-- LOOK (protocol §7): the units that are taken, and when they are free.
 -- KEYS     first interval, open, other intervals
 -- ARGV     for each interval: A ms, E ms, b ms; guard
--- RETURNS  for each interval: {ms until they are free, units, …}, in this order
+-- RETURNS  for each interval: {ms until they are free, units, …}, those that are free first come first
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in ledger.lua.
+-- Defined by ledger.lua, which is inserted below.
 local now, load
 
 local function obey()

@@ -1,4 +1,4 @@
-//! The units of a rate limit: what one node has given out of its share (protocol §7).
+//! The units of a rate limit that one node has given out of its share (protocol §7).
 
 mod apply;
 #[cfg(any(test, feature = "test-util"))]

@@ -1,7 +1,7 @@
--- REFUND (protocol §7): gives back units that nobody will use, where what was counted then counts still.
+-- REFUND (protocol §7): gives back units that nobody will use, if their bucket and era still count.
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, for each interval: bucket, era; guard
--- RETURNS  in how many intervals
+-- RETURNS  the number of intervals to which they went back
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 local back = 0

@@ -1,10 +1,11 @@
 -- SPEND (protocol §7): takes units of every interval, or of none.
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, age ms, for each interval: its share, A ms, E ms, b ms; guard
--- RETURNS  {1, room left, bucket, era, …} or {0, room, ms until there is room or -1}
+-- RETURNS  {1, room left, bucket, era, …}, where bucket and era come for each interval, or {0, room, ms until there is
+--          room or -1}
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in ledger.lua.
+-- Defined by ledger.lua, which is inserted below.
 local now, load
 
 local function obey()
@@ -19,7 +20,7 @@ local function obey()
     if not ledger then
       return went_back
     end
-    -- The first bucket that counts no more lies so far back.
+    -- The index of the last bucket that still counts.
     local last, taken = math.min(#ledger, 3 + ceil(ledger[1] - (now - kept) / width) - 1), 0
     for i = 3, last do
       taken = taken + ledger[i]

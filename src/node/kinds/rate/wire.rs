@@ -1,4 +1,4 @@
-//! SPEND, REFUND and LOOK: bytes there, replies back.
+//! Encodes SPEND, REFUND and LOOK for a server, and decodes its replies.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ static SPEND: Script = Script::new(include_str!("spend.lua"));
 static REFUND: Script = Script::new(include_str!("refund.lua"));
 static LOOK: Script = Script::new(include_str!("look.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&SPEND, &REFUND, &LOOK];
 
 impl Units {

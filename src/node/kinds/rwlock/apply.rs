@@ -19,16 +19,16 @@ use crate::{
     },
 };
 
-/// An inspection names so many readers, and so many who wait.
+/// How many readers, and how many waiters, an inspection names.
 const SHOWN: usize = 100;
-/// An eviction names so many.
+/// How many holders an eviction names.
 const NAMED: usize = 16;
 
 /// All read-write locks of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     locks: BTreeMap<Name, Lock>,
-    /// Names that were evicted, and the last ms of TIME in which none of their leases is repaired.
+    /// Evicted names, with the last ms of TIME in which none of their leases is repaired.
     evicted: BTreeMap<Name, u64>,
 }
 
@@ -41,7 +41,7 @@ struct Hold<'a> {
 }
 
 impl Memory {
-    /// Does what is asked for one side of a read-write lock.
+    /// Executes a request for one side of a read-write lock.
     pub(crate) fn obey(
         &mut self,
         name: &Name,
@@ -73,14 +73,14 @@ impl Memory {
         answer
     }
 
-    /// Nothing is kept of a lock that is over.
+    /// Removes the lock if nothing of it is left.
     fn forget(&mut self, name: &Name, at: Moment) {
         if self.lock(name).is_over(at.ms()) {
             self.locks.remove(name);
         }
     }
 
-    /// For tests: who has which lock at `time`, and as what.
+    /// For tests: all holders at `time`, with the lock and the side that they have.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn holders(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry, Side)> {
         let now = time / 1000;
@@ -95,7 +95,7 @@ impl Memory {
         })
     }
 
-    /// For tests: of which locks anything is there at `time`.
+    /// For tests: the locks of which anything is left at `time`.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn left(&self, time: u64) -> impl Iterator<Item = &Name> {
         let locks = self.locks.iter();
@@ -195,7 +195,7 @@ impl Memory {
         let (writes, until) = (lock.is_written_by(entry, now), now.saturating_add(ms(ttl)));
         match side {
             Side::Writer if writes => {
-                at.may_delete()?; // PEXPIRE too is allowed to a full server
+                at.may_delete()?; // a full server permits PEXPIRE too
                 lock.let_write(entry, until);
             }
             Side::Reader if writes => {
@@ -237,7 +237,7 @@ impl Memory {
         }
         bring()?;
         match ours {
-            // PEXPIRE, or DEL, and with it all that comes behind.
+            // This stands for PEXPIRE or DEL. A full server permits it, and then every write after it.
             true => at.may_delete()?,
             false => at.may_write()?,
         }
@@ -262,7 +262,8 @@ impl Memory {
     ) -> Result<Answer, Fault> {
         let Release { window, waited, .. } = release;
         let (now, lock) = (at.ms(), self.lock(name));
-        // Of an attempt in vain nobody is told: who is told asks at once, and would tell others by its own attempt in vain.
+        // After an attempt that was not won nobody is told. A waiter that is told asks at once, and would tell others
+        // when its own attempt fails.
         let held = !window.is_zero();
         let (mut freed, mut tells) = (false, false);
         if lock.is_written_by(entry, now) {

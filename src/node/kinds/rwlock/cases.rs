@@ -1,6 +1,6 @@
-//! What every kind of node has to do with a read-write lock (protocol §4).
+//! Cases about a read-write lock, for every kind of node (protocol §4).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod any;
@@ -29,42 +29,41 @@ use holders::*;
 use tokens::*;
 use told::*;
 
-/// The greatest token.
 const MAX_TOKEN: u64 = (1 << 53) - 1;
 /// A channel to which nobody listens.
 const NOBODY: &str = "quorate:wake:nobody";
 /// The channel of another process.
 const OTHER: &str = "quorate:wake:other";
-/// p of whoever asks. No counter is ahead of it.
+/// The p of every request. No counter is ahead of it.
 const P: u64 = 1_760_000_000_000_000;
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§4 READ, WRITE: readers beside each other, or one writer.",
+        "§4 READ, WRITE: either any number of readers hold the lock, or one writer.",
         readers_beside_each_other_or_one_writer
     ),
     case!(
-        "§4 HELD: until it may be otherwise, and who is against it.",
-        a_refusal_says_who_and_for_how_long
+        "§4 HELD: it names a holder that conflicts, and the time until that may change.",
+        a_refusal_names_the_holder_and_the_remaining_time
     ),
     case!(
         "§4, §10: each reader has an expiry of its own.",
         each_reader_has_its_own_time
     ),
     case!(
-        "§4, §10: who waits to write keeps new readers out, for its life, and a try does not.",
+        "§4, §10: a writer that waits keeps new readers out for its life; a try to write does not.",
         an_intent_keeps_new_readers_out
     ),
     case!(
-        "§4: refused readers are let in when a writer leaves, for the window, and writers are not.",
-        the_window_lets_in_who_was_refused
+        "§4: when a writer leaves, refused readers are let in during the window, and writers are not.",
+        the_window_admits_readers_after_a_writer_leaves
     ),
     case!(
-        "§4: where no reader was refused there is no window.",
-        without_a_refusal_there_is_no_window
+        "§4: if no reader was refused, no window opens.",
+        without_a_refused_reader_no_window_opens
     ),
     case!(
-        "§4 EXTEND: never shortens, never re-creates, and only as what it is held.",
+        "§4 EXTEND: it never shortens, never re-creates, and extends only the side that is held.",
         an_extension_needs_its_side
     ),
     case!(
@@ -72,40 +71,40 @@ pub(crate) const CASES: &[Case] = &[
         a_writer_becomes_a_reader
     ),
     case!(
-        "§4 REPAIR: only where nobody is against it; it only prolongs, and only raises.",
-        a_repair_puts_back_what_nobody_is_against
+        "§4 REPAIR: only if no holder conflicts; it only prolongs, and only raises the counter.",
+        a_repair_restores_a_lease_that_conflicts_with_nobody
     ),
     case!(
-        "§4 RELEASE: whatever is ours, once; the guard decides the answer, never the deed.",
-        a_release_frees_what_is_ours
+        "§4 RELEASE: it frees what its owner holds, once; the guard changes the answer, but not what is done.",
+        a_release_frees_only_what_its_owner_holds
     ),
     case!(
-        "§4 EVICT: all go, nothing is put back for a while, and the counter stays.",
+        "§4 EVICT: all holders go, nothing is repaired for a while, and the counter stays.",
         an_eviction_frees_all
     ),
     case!(
-        "§4 INSPECT: who has it, for how long, who waits to write.",
-        an_inspection_tells_all
+        "§4 INSPECT: it shows the holders, their remaining times, and the writers that wait.",
+        an_inspection_shows_holders_and_waiting_writers
     ),
     case!(
-        "§4: each process in which somebody waits is told once that it was freed, by who asked last.",
-        who_waits_is_told_of_a_release
+        "§4: each process with a waiter is told of a release once, through the waiter that asked last.",
+        a_waiter_in_each_process_is_told_of_a_release
     ),
     case!(
-        "§4: nobody is told of what frees nothing, nor who waits no more.",
-        nobody_is_told_of_nothing
+        "§4: no waiter is told if nothing was freed, and none whose wait is over.",
+        only_live_waiters_are_told_and_only_if_something_was_freed
     ),
     case!(
-        "§4: of an attempt in vain nobody is told, and it opens no window.",
-        nobody_is_told_of_an_attempt_in_vain
+        "§4: the rollback of an attempt tells no waiter, and opens no window.",
+        a_rolled_back_attempt_notifies_no_waiter
     ),
     case!(
-        "§4: the last intent that ends tells readers.",
+        "§4: when the last intent ends, readers are told.",
         the_end_of_an_intent_is_told
     ),
     case!(
         "§4: a writer's token grows; a reader's is the newest, and never 0.",
-        tokens_and_epochs
+        writers_get_growing_tokens_and_readers_the_newest_one
     ),
     case!(
         "§3, §4: an exhausted counter gives no token, and readers go on.",
@@ -113,12 +112,12 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§3, §4: counters rotate with those of locks.",
-        counters_of_these_rotate_too,
+        "§3, §4: the counters of read-write locks rotate with those of mutexes.",
+        rwlock_counters_rotate_too,
         Counters
     ),
     case!(
-        "§3, §4: a full server frees and prolongs, and takes nothing.",
+        "§3, §4: a full server grants nothing, but still frees and prolongs.",
         a_full_server_frees_and_prolongs,
         Full
     ),
@@ -128,7 +127,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Asked for a side of the lock of this name.
+/// A request for a side of the lock of this name.
 fn request(n: &str, side: Side, owner: u128, verb: Verb) -> Request {
     Request {
         target: Target::Rwlock(name(n), side),
@@ -137,7 +136,7 @@ fn request(n: &str, side: Side, owner: u128, verb: Verb) -> Request {
     }
 }
 
-/// Heard, and alive for long.
+/// A waiter that is heard, and lives for long.
 fn wait(owner: u128) -> Waiter {
     Waiter {
         entry: entry(owner),
@@ -159,12 +158,12 @@ fn write(n: &str, owner: u128, ttl: Duration, floor: u64, waiter: Option<Waiter>
     request(n, Side::Writer, owner, acquires(ttl, floor, waiter))
 }
 
-/// Of the lock "a", for 15 s.
+/// Reads the lock "a" for 15 s.
 fn reads(owner: u128) -> Request {
     read("a", owner, secs(15), P, None)
 }
 
-/// The same.
+/// Writes the lock "a" for 15 s.
 fn writes(owner: u128) -> Request {
     write("a", owner, secs(15), P, None)
 }
@@ -181,7 +180,7 @@ fn raise(owner: u128, token: u64) -> Request {
     request("a", Side::Writer, owner, raises(token))
 }
 
-/// Of "a"; a writer opens a window of 5 s.
+/// Releases "a". A writer opens a window of 5 s.
 fn release(owner: u128) -> Request {
     release_of(owner, None)
 }
@@ -199,7 +198,7 @@ fn release_with(n: &str, owner: u128, waited: Option<Entry>, window: Duration) -
     request(n, Side::Writer, owner, Verb::Release(release))
 }
 
-/// What an attempt got and did not win with.
+/// Takes back the grant of an attempt that was not won.
 fn taken_back(owner: u128) -> Request {
     release_with("a", owner, None, Duration::ZERO)
 }
@@ -212,12 +211,12 @@ fn evict(n: &str) -> Question {
     Question::EvictRwlock(name(n))
 }
 
-/// It must answer.
+/// Sends a command that the node must answer.
 async fn say(trial: &mut Trial<'_>, command: impl Into<Command>) -> Answer {
     trial.say(command).await
 }
 
-/// The token, where it is granted.
+/// The token, which must be granted.
 async fn granted(trial: &mut Trial<'_>, command: Request) -> u64 {
     match say(trial, command.clone()).await {
         Answer::Granted(token) => token,
@@ -225,7 +224,7 @@ async fn granted(trial: &mut Trial<'_>, command: Request) -> u64 {
     }
 }
 
-/// For how long it is refused, the counter, and by whom.
+/// The time for which it is refused, the counter, and the entry that is against it.
 async fn refused(trial: &mut Trial<'_>, command: Request) -> (Duration, u64, Option<String>) {
     match say(trial, command.clone()).await {
         Answer::Held {
@@ -249,7 +248,7 @@ fn text(owner: u128) -> String {
     entry(owner).as_str().to_owned()
 }
 
-/// How long the shortest time lasts, and a little more.
+/// Sleeps for a little longer than the shortest time in these cases.
 async fn nap() {
     tokio::time::sleep(millis(60)).await;
 }

@@ -1,17 +1,17 @@
--- EXTEND (protocol §4): prolongs what the entry has. As a reader's it makes a share of a lock that the entry has alone.
+-- EXTEND (protocol §4): prolongs what the entry has. EXTEND of a reader turns the lock of a writer into a share of it.
 -- KEYS     lock, open, readers, refused, window, wakes
 -- ARGV     entry, ttl ms, window ms, r or w, guard
--- RETURNS  1; 0, where the entry has none
+-- RETURNS  1; 0 if the entry has nothing
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 local open = seen[1]
 -- insert shared/guard.lua
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
   local entry, ttl, ours = ARGV[1], ARGV[2], seen[2] == ARGV[1]
   if ARGV[4] == 'w' then
-    -- GT: never shortens. A key that is gone stays gone.
+    -- GT never shortens the time, and does not bring back a key that is gone.
     return ours and redis.call('PEXPIRE', KEYS[1], ttl, 'GT') and 1 or 0
   end
   look_at_clock()
@@ -20,7 +20,7 @@ local function obey()
     return 0
   end
   local left = ours and redis.call('PTTL', KEYS[1]) or 0
-  -- A full server permits these, and with them all that comes behind.
+  -- A full server permits DEL and PEXPIRE, and then every write after them.
   if ours then
     redis.call('DEL', KEYS[1])
   else

@@ -1,12 +1,12 @@
--- INSPECT: who has it, for how long, the newest token, and who waits to write.
+-- INSPECT: the holders, their remaining time, the newest token, and the writers that wait.
 -- KEYS     lock, open, readers, writers, c0, c1
 -- ARGV     counter field, guard
--- RETURNS  {text in the lock or nil, PTTL, counter, {how many read, entry, ms, …}, {how many wait to write, entry, ms, …}}: the
---          first 100 of each, those who stay for longest first
+-- RETURNS  {text in the lock or nil, PTTL, counter, {number of readers, entry, ms, …}, {number of waiting writers,
+--          entry, ms, …}}: the first 100 of each, those with the most time left first
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 local open = seen[1]
 -- insert shared/guard.lua
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function all(key)

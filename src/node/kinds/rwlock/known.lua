@@ -1,10 +1,11 @@
 
--- What is known of a read-write lock (protocol §4). A part of its scripts, behind what each of them does. Readers: entries by
--- the ms in which they end. Writers: those who wait, by the ms in which they do no more. Wakes: "entry channel" of who waits, the
--- same. What ended before this ms of TIME is not there. Where the readers are of another type nothing is granted, and where the
--- intents are, nothing to readers: the script fails.
+-- The state of a read-write lock (protocol §4). A part of its scripts, inserted after the function obey of each.
+-- Readers: a sorted set of entries by the ms in which they end. Writers: the same for the writers that wait. Wakes: the
+-- same for "entry channel" of each waiter. A member that ended before this ms of TIME counts as absent.
+-- If the readers are of another type nothing is granted, and if the intents are, nothing is granted to readers: the
+-- script fails.
 
--- The fleet's longest ttl in ms, which a right guard says.
+-- The fleet's longest ttl in ms, as a right guard names it.
 max_ttl = string.match(ARGV[#ARGV], '^%d+')
 
 function look_at_clock()
@@ -13,14 +14,15 @@ function look_at_clock()
   ms = math.floor(now / 1000)
 end
 
--- Until when this one is there; nil, where it is not.
+-- Until when this entry is there; nil if it is not.
 function till(key, entry)
   local score = redis.call('ZSCORE', key, entry)
   local at = score and tonumber(score)
   return at and at >= ms and at or nil
 end
 
--- The first of those who are there, and until when; or nil. (ZCARD costs a quarter of ZRANGE by score, and mostly nobody is.)
+-- The entry that ends first, and when; nil if there is none. (The set is mostly empty, and ZCARD costs a quarter of
+-- ZRANGE by score.)
 function first(key)
   if redis.call('ZCARD', key) == 0 then
     return nil
@@ -29,7 +31,7 @@ function first(key)
   return one[1], tonumber(one[2])
 end
 
--- The one who stays for longest, and until when; or nil.
+-- The entry that ends last, and when; nil if there is none.
 function last(key)
   if redis.call('ZCARD', key) == 0 then
     return nil
@@ -38,7 +40,7 @@ function last(key)
   return one[1], tonumber(one[2])
 end
 
--- At most 1,000 of those that are over.
+-- Removes at most 1,000 members that have ended.
 local function forget_the_gone(key)
   if redis.call('ZCARD', key) > 1 then
     local over = redis.call('ZRANGE', key, '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 1000)
@@ -48,7 +50,7 @@ local function forget_the_gone(key)
   end
 end
 
--- Puts it there for so long, or keeps it for longer; never shortens. The key outlives it.
+-- Puts the entry there for this length of time, or prolongs it; never shortens. The key outlives it.
 function put(key, entry, length)
   redis.call('ZADD', key, 'GT', ms + length, entry)
   if redis.call('PTTL', key) < tonumber(length) then
@@ -57,7 +59,7 @@ function put(key, entry, length)
   forget_the_gone(key)
 end
 
--- The newest token, and since when c0 is written. Nil and why, where it cannot be read.
+-- The newest token, and the time at which c0 was begun. If it cannot be read: nil and the error.
 function counter(c0, c1, field)
   local read = redis.call('HMGET', c0, field, '_')
   -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
@@ -68,7 +70,7 @@ function counter(c0, c1, field)
   return c, read[2] and tonumber(read[2])
 end
 
--- The next token, as ACQUIRE of a mutex makes it. Nil and why, where there is none.
+-- The next token, made as ACQUIRE of a mutex makes it. If there is none: nil and the error.
 function mint(c0, c1, field, p, c, begun)
   local floor, cap = tonumber(p), now + max_ttl * 1000
   local token = math.max(c + 1, math.min(floor, cap))
@@ -81,14 +83,14 @@ function mint(c0, c1, field, p, c, begun)
   return token
 end
 
--- Brings the counter up to a holder's token, as far as a RAISE goes. Why not, where that fails.
+-- Brings the counter up to a holder's token, within the limit of a RAISE. Returns the error if that fails.
 function bring(c0, c1, field, token)
   local c, why = counter(c0, c1, field)
   if not c then
     return why
   end
   if c < tonumber(token) then
-    -- A RAISE stops there; here it would leave a counter below the token.
+    -- RAISE stops at the limit. A REPAIR that did so would leave a counter below the token.
     if tonumber(token) > now + (60000 + max_ttl) * 1000 then
       return redis.error_reply('AHEAD the token is further ahead than a counter may be')
     end
@@ -96,7 +98,8 @@ function bring(c0, c1, field, token)
   end
 end
 
--- It is told to who waits, at the latest for so long. Where that cannot be written down it asks from time to time.
+-- Registers a waiter to be told of a release, for the length of life. If that cannot be written, the waiter asks from
+-- time to time.
 function wants_to_hear(wakes, entry, channel, life)
   if channel ~= '' and type(redis.pcall('ZADD', wakes, ms + life, entry .. ' ' .. channel)) == 'number' then
     if redis.call('PTTL', wakes) < tonumber(life) then
@@ -106,14 +109,14 @@ function wants_to_hear(wakes, entry, channel, life)
   end
 end
 
--- Readers that were refused are let in before writers that wait.
+-- Lets in readers that were refused, before waiting writers.
 function let_in(refused, window, length)
   if tonumber(length) > 0 and redis.pcall('DEL', refused) == 1 then
     redis.pcall('SET', window, '', 'PX', length)
   end
 end
 
--- Each process in which somebody waits hears that the lock was freed: by who has asked last.
+-- Tells each process with a waiter that the lock was freed, once, by the entry that asked last.
 function wake(wakes)
   if redis.pcall('ZCARD', wakes) == 0 then
     return

@@ -1,4 +1,4 @@
-//! A lock that many read or one writes, and its counter (protocol §4).
+//! A lock for many readers or one writer, and its counter (protocol §4).
 
 mod apply;
 #[cfg(any(test, feature = "test-util"))]

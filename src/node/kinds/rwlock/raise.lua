@@ -1,11 +1,12 @@
--- RAISE (protocol §4): brings the counter up to the token, if the entry has the lock or a share of it: as RAISE of a mutex.
+-- RAISE (protocol §4): brings the counter up to the token, if the entry has the lock or a share of it. The limit is
+-- that of a RAISE of a mutex.
 -- KEYS     lock, open, readers, c0, c1
 -- ARGV     counter field, entry, token, guard
--- RETURNS  the counter; -1, where it has none
+-- RETURNS  the counter; -1 if the entry has neither
 local seen = redis.call('MGET', KEYS[2], KEYS[1])
 local open = seen[1]
 -- insert shared/guard.lua
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()

@@ -1,12 +1,12 @@
 -- READ (protocol §4): takes a share of the lock, if no writer has it or waits for it.
 -- KEYS     lock, open, window, readers, writers, refused, wakes, c0, c1
--- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
--- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
+-- ARGV     counter field, entry, ttl ms, p µs, the wait's entry or nothing, life ms, channel or nothing, guard
+-- RETURNS  the counter, if granted; {ms until that may change, counter, text of the entry that is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 local open = seen[1]
 -- insert shared/guard.lua
--- Mostly no writer has it or waits, the readers are few, their key outlives this one too, and the counter is at hand. All else, and
--- to forget who is gone, is the long way.
+-- The fast path, which is the usual one: no writer has the lock or waits, the readers are few, their key outlives this
+-- reader too, and the counter is in c0. The slow path does everything else, and removes members that have ended.
 if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and redis.call('ZCARD', KEYS[4]) < 1000 then
   local life = redis.call('PTTL', KEYS[4])
   if life == -2 or life >= tonumber(ARGV[3]) then
@@ -21,7 +21,7 @@ if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and 
     end
   end
 end
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
@@ -48,7 +48,7 @@ local function obey()
     end
     return { left, c, against and string.sub(against, 1, 160) }
   end
-  -- No epoch is 0.
+  -- An epoch is never 0.
   if c == 0 then
     local why
     c, why = mint(KEYS[8], KEYS[9], ARGV[1], ARGV[4], c, begun)

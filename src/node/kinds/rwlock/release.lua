@@ -1,13 +1,13 @@
--- RELEASE (protocol §4): frees whatever the entry has of the lock.
+-- RELEASE (protocol §4): frees the lock, or the share of it, that the entry has.
 -- KEYS     lock, open, readers, writers, refused, window, wakes
--- ARGV     entry, who waits no more or nothing, window ms, or 0 of an attempt in vain, guard
--- RETURNS  1; 0, where nothing was ours; -1, done or not, where this memory may not vote
--- The guard decides the answer, never the deed, and whether anybody is told. Of an attempt in vain nobody is: who is told asks
--- at once, and would tell others by its own attempt in vain. What is written first is a removal, so that all
--- works at maxmemory.
+-- ARGV     entry, the wait's entry, which waits no more, or nothing, window ms (0: the attempt was not won), guard
+-- RETURNS  1; 0 if the entry had nothing; -1, done or not, if this memory may not vote
+-- The guard decides the answer, and whether anybody is told. The release happens in any case. After an attempt that was
+-- not won nobody is told: a waiter that is told asks at once, and would tell others when its own attempt fails. The
+-- first write is a removal, so that all works at maxmemory.
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[5])
 local admitted = seen[1] == ARGV[#ARGV]
--- Mostly nobody waits, and so there is nobody to tell or to let in. All else is the long way.
+-- The fast path, which is the usual one: nobody waits, so there is nobody to tell or to let in.
 if not seen[3] and redis.pcall('ZCARD', KEYS[7]) == 0 and (ARGV[2] == '' or redis.pcall('ZCARD', KEYS[4]) == 0) then
   local freed = 0
   if seen[2] == ARGV[1] then
@@ -22,10 +22,10 @@ if not seen[3] and redis.pcall('ZCARD', KEYS[7]) == 0 and (ARGV[2] == '' or redi
   end
   return admitted and freed or -1
 end
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
--- In a key of another type nobody is.
+-- A key of another type holds no entry.
 local function is_in(key, entry)
   return type(redis.pcall('ZSCORE', key, entry)) == 'string' and till(key, entry)
 end

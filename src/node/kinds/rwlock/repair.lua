@@ -1,11 +1,11 @@
--- REPAIR (protocol §4): puts back what the entry had, where nobody is against it.
+-- REPAIR (protocol §4): puts back what the entry had, if nobody is against it.
 -- KEYS     lock, open, evicted, readers, wakes, c0, c1
 -- ARGV     counter field, entry, ttl ms, token, r or w, guard
--- RETURNS  1; 0, where somebody is against it, or it was evicted
+-- RETURNS  1; 0 if somebody is against it, or if it was evicted
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 local open = seen[1]
 -- insert shared/guard.lua
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, max_ttl, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
@@ -15,7 +15,7 @@ local function obey()
   if seen[3] or (left ~= -2 and not ours) or (writes and first(KEYS[4])) then
     return 0
   end
-  -- The counter comes first: a lock that stood without it could be followed by a smaller token.
+  -- The counter is written first: a lock that stood without it could be followed by a smaller token.
   local why = bring(KEYS[6], KEYS[7], ARGV[1], ARGV[4])
   if why then
     return why

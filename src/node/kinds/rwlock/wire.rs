@@ -1,4 +1,4 @@
-//! Requests for a read-write lock as a server reads them, and its answers. Each verb is a script.
+//! Encodes requests for a read-write lock for a server, and decodes its answers. Each verb is a script.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,6 @@ static RELEASE: Script = Script::new(include_str!("release.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 static EVICT: Script = Script::new(include_str!("evict.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[
     &READ, &WRITE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &INSPECT, &EVICT,
 ];
@@ -147,7 +146,7 @@ pub(crate) fn acquired(frame: &OwnedFrame) -> Option<Answer> {
     let Some(words) = items(frame) else {
         return Some(Answer::Granted(count(frame)?));
     };
-    // A nil at the end of a table is not sent.
+    // Lua does not send a nil at the end of a table.
     let (left, counter, holder) = match words {
         [left, counter] => (left, counter, None),
         [left, counter, holder] => (left, counter, entry(holder)),
@@ -181,7 +180,7 @@ impl Side {
     }
 }
 
-/// Who waits, for how long, and where it hears.
+/// The waiter's entry, its life, and its channel, as the scripts read them.
 fn words(waiter: Option<&Waiter>) -> [Arg<'_>; 3] {
     match waiter {
         None => [Text(""), Number(0), Text("")],
@@ -213,7 +212,7 @@ pub(crate) fn inspected(frame: &OwnedFrame, hide: Hide<'_>) -> Option<Answer> {
     })))
 }
 
-/// How many there are, and those that are told of, each with its time.
+/// The number of entries, and those that the reply names, each with its time.
 fn some(frame: &OwnedFrame, hide: Hide<'_>) -> Option<(u64, Vec<(String, Duration)>)> {
     let [all, them @ ..] = items(frame)? else {
         return None;
@@ -226,7 +225,7 @@ fn some(frame: &OwnedFrame, hide: Hide<'_>) -> Option<(u64, Vec<(String, Duratio
     Some((count(all)?, told))
 }
 
-/// The entry of a text that stands on a node, for people: as `wire.rs` of the mutex has it.
+/// The entry in a text from a node, for people, as in `wire.rs` of the mutex.
 fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match is_entry(&text) {
@@ -235,7 +234,7 @@ fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     })
 }
 
-/// What stands there, where it is an entry. Anything else names nobody.
+/// The text, if it is an entry. Any other text names nobody.
 fn entry(frame: &OwnedFrame) -> Option<Arc<str>> {
     let text = bytes(frame).and_then(|bytes| str::from_utf8(bytes).ok())?;
     is_entry(text).then(|| text.into())

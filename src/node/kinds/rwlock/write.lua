@@ -1,13 +1,13 @@
--- WRITE (protocol §4): takes the lock alone, if nobody has it, and it is not kept for readers. Who waits and is refused keeps new
--- readers out.
+-- WRITE (protocol §4): takes the lock alone, if nobody has it and it is not kept for readers. A writer that waits and
+-- is refused keeps new readers out.
 -- KEYS     lock, open, window, readers, writers, wakes, c0, c1
--- ARGV     counter field, entry, ttl ms, p µs, who waits or nothing, life ms, channel or nothing, guard
--- RETURNS  the counter, where granted; {ms until it may be otherwise, counter, text of who is against it or nil}
+-- ARGV     counter field, entry, ttl ms, p µs, the wait's entry or nothing, life ms, channel or nothing, guard
+-- RETURNS  the counter, if granted; {ms until that may change, counter, text of the entry that is against it or nil}
 local seen = redis.call('MGET', KEYS[2], KEYS[1], KEYS[3])
 local open = seen[1]
 -- insert shared/guard.lua
 local max_ttl = string.match(guard, '^%d+')
--- Mostly nobody has it, and the floor is the next token. All else is the long way.
+-- The fast path, which is the usual one: nobody has the lock, and p is the next token.
 if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   local read, time, p = redis.call('HMGET', KEYS[7], ARGV[1], '_'), redis.call('TIME'), tonumber(ARGV[4])
   local c = tonumber(read[1] or redis.call('HGET', KEYS[8], ARGV[1]) or 0)
@@ -19,7 +19,7 @@ if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
     return p
   end
 end
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local now, ms, look_at_clock, till, first, last, put, counter, mint, bring, wants_to_hear, let_in, wake
 
 local function obey()
@@ -52,7 +52,8 @@ local function obey()
     return why
   end
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  -- Who is there still is over. Not before SET: behind a DEL a full server would grant.
+  -- Readers that are still in the set have ended. They are removed after SET: after a DEL, a full server would grant
+  -- the lock.
   redis.call('DEL', KEYS[4])
   return token
 end

@@ -1,5 +1,4 @@
-//! What an in-process node does with the server's own commands: it has no connections to end, and
-//! needs no scripts.
+//! Executes the server's own commands on an in-process node, which has no connections to end and needs no scripts.
 
 use super::{Command, Reply};
 

@@ -1,6 +1,6 @@
-//! What every kind of node has to do with its connections and scripts.
+//! Cases about connections and scripts, for every kind of node.
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::expect_used, clippy::panic)]
 
 use std::{future::poll_fn, time::Duration};
@@ -26,19 +26,19 @@ pub(crate) const CASES: &[Case] = &[
         a_batch_is_answered_in_order
     ),
     case!(
-        "Connection: what is withdrawn has not left, and is not obeyed.",
-        what_is_withdrawn_is_not_obeyed
+        "Connection: a withdrawn operation has not left, and is not executed.",
+        withdrawn_operations_are_not_executed
     ),
     case!(
-        "§2 NOSCRIPT: the scripts can be given at any time.",
-        scripts_can_be_given_again
+        "§2 NOSCRIPT: the scripts can be loaded at any time.",
+        scripts_can_be_loaded_again
     ),
     case!(
         "§3 client 5: each connection has an id of its own.",
         each_connection_has_its_id
     ),
     case!(
-        "§3 client 5: an older connection of ours is ended with what still travels on it.",
+        "§3 client 5: an older connection of the client is ended, with the requests that still travel on it.",
         an_older_connection_can_be_ended,
         Kill
     ),
@@ -73,7 +73,7 @@ async fn a_batch_is_answered_in_order(trial: &mut Trial<'_>) {
     assert_eq!(answers, wanted.map(Ok), "{}", trial.name());
 }
 
-async fn what_is_withdrawn_is_not_obeyed(trial: &mut Trial<'_>) {
+async fn withdrawn_operations_are_not_executed(trial: &mut Trial<'_>) {
     let mut connection = trial.another().await;
     for name in ["a", "b"] {
         let operation = Operation::new(acquire(name, 1, secs(10), 0));
@@ -86,12 +86,12 @@ async fn what_is_withdrawn_is_not_obeyed(trial: &mut Trial<'_>) {
         trial.say(release("a", 1)).await,
         trial.say(release("b", 1)).await,
     ];
-    // The last ones are taken back first.
+    // The operations sent last are taken back first.
     let released = |there| Answer::Released(there);
     assert_eq!(free, [released(withdrawn < 2), released(withdrawn < 1)]);
 }
 
-async fn scripts_can_be_given_again(trial: &mut Trial<'_>) {
+async fn scripts_can_be_loaded_again(trial: &mut Trial<'_>) {
     for token in 1..=2 {
         let loaded = trial.say(Command::LoadScripts).await;
         assert_eq!(loaded, Answer::Server(Reply::Loaded));
@@ -114,7 +114,7 @@ async fn an_older_connection_can_be_ended(trial: &mut Trial<'_>) {
         assert_eq!(ended, Answer::Server(Reply::Disconnected(there)));
     }
     let over = poll_fn(|cx| old.poll_incoming(cx));
-    // As long as a trial waits for an answer.
+    // A trial waits for an answer for the same time.
     match timeout(Duration::from_secs(20), over).await {
         Ok(Err(_)) => {}
         other => panic!("{}: {other:?}", trial.name()),

@@ -1,9 +1,9 @@
-//! What may be asked of a server about itself, and what it may answer.
+//! Requests to a server about itself, and their answers.
 
-/// What may be asked.
+/// A request to the server.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Ends an older connection of ours, with whatever still travels on it.
+    /// Ends an older connection of this client, with everything that still travels on it.
     Disconnect {
         /// Its id on the server.
         client: u64,
@@ -12,11 +12,11 @@ pub enum Command {
     LoadScripts,
 }
 
-/// What is answered.
+/// The answer to such a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To a disconnect: whether there was such a connection.
+    /// To a disconnect: true if there was such a connection.
     Disconnected(bool),
-    /// All scripts are there.
+    /// All scripts are loaded.
     Loaded,
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn all_scripts_are_loaded_by_as_many_commands() {
+    fn each_script_is_loaded_by_a_command_of_its_own() {
         for (words, script) in words(&Command::LoadScripts).iter().zip(scripts::all()) {
             assert_eq!(words[..2], ["SCRIPT", "LOAD"]);
             assert_eq!(words[2], script.source());

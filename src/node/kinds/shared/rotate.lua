@@ -1,4 +1,4 @@
--- Counters older than 2 days become the previous ones, and new ones begin. Before it: c0, c1, begun, now.
+-- When c0 is older than 2 days it becomes c1, and a new c0 begins. The including script defines c0, c1, begun and now.
 if not (begun and now - begun <= 172800000000) then
   if begun then
     redis.call('UNLINK', c1)

@@ -21,28 +21,28 @@ use crate::{
     },
 };
 
-/// An inspection names so many holders, and so many of those who wait.
+/// How many holders, and how many waiters, an inspection names.
 const SHOWN: usize = 100;
 
 /// All semaphores of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(BTreeMap<Pool, Kept>);
 
-/// One semaphore while a command is obeyed.
+/// One semaphore while a command is executed.
 struct Room<'c> {
     pool: &'c Pool,
     kept: Kept,
     at: Moment<'c>,
-    /// Who asks for a slot: its answer tells it what is free, so it is not called.
+    /// The entry that asks for a slot. Its answer tells it what is free, so it is not called.
     asks: Option<&'c Entry>,
-    /// A free slot came to it when those who wait were called.
+    /// True once a free slot would have gone to the entry that asks.
     is_told: bool,
-    /// Some who did not live were put out of line.
+    /// True if dead waiters were removed from the queue.
     has_swept: bool,
 }
 
 impl Memory {
-    /// Does what is asked for a slot.
+    /// Executes a request for a slot.
     pub(crate) fn obey(
         &mut self,
         pool: &Pool,
@@ -156,13 +156,13 @@ impl<'c> Room<'c> {
         if !self.is_held_by(entry, slot) && !may_recreate {
             return Ok(Answer::Lost);
         }
-        self.at.may_delete()?; // PEXPIRE too is allowed to a full server
+        self.at.may_delete()?; // a full server permits PEXPIRE too
         self.prolong(entry, slot, ttl, 0);
         self.used(false);
         Ok(Answer::Extended)
     }
 
-    /// `bring`: brings the counter up to the token; whether it was less.
+    /// `bring` brings the counter up to the token, and returns true if it was less.
     fn repair(
         &mut self,
         entry: &Entry,
@@ -179,9 +179,9 @@ impl<'c> Room<'c> {
             return Ok(Answer::Repaired(false));
         }
         if bring()? {
-            // That write was the first.
+            // That was the first write.
         } else if ours.is_some() {
-            self.at.may_delete()?; // PEXPIRE too is allowed to a full server
+            self.at.may_delete()?; // a full server permits PEXPIRE too
         } else {
             self.at.may_write()?;
         }
@@ -211,7 +211,7 @@ impl<'c> Room<'c> {
         if !self.at.admitted {
             return Ok(Answer::ReleasedUnadmitted);
         }
-        // It may have been called to what is free.
+        // The waiter may have been called to a slot that is still free.
         let free = || self.kept.next_free(0).filter(|_| was_in_gate);
         if let Some(slot) = ours.or_else(free) {
             self.call(slot);
@@ -272,7 +272,7 @@ impl<'c> Room<'c> {
         })))
     }
 
-    /// The first line of whoever comes with a limit: it stands, where it beats what stands. The slots that are new.
+    /// Stores the limit that a client brings, if it beats the one that stands. Returns the new slots.
     fn settle(&mut self, limit: Limit) -> Result<std::ops::Range<u32>, Fault> {
         let before = self.kept.limit;
         if before.is_some_and(|before| !limit.beats(before, self.at.rules)) {
@@ -284,7 +284,7 @@ impl<'c> Room<'c> {
         Ok(before.map_or(0..0, |before| before.slots..limit.slots))
     }
 
-    /// Puts it in line, as one that was heard of now.
+    /// Puts the entry into the queue, or refreshes it. It counts as heard of now.
     fn register(&mut self, entry: &Entry, seat: &Seat, ticket: u64) -> Result<(), Fault> {
         self.at.may_write()?;
         let is_first = self.kept.line.count() == 0;
@@ -294,7 +294,8 @@ impl<'c> Room<'c> {
         Ok(())
     }
 
-    /// What is known lives on, where less than three quarters are left, or the line is new.
+    /// The semaphore was used. Its state lives on if less than three quarters of the time are left, or if the queue is
+    /// new.
     fn used(&mut self, is_new: bool) {
         let (left, life) = (
             self.kept.until.saturating_sub(self.at.ms()),
@@ -305,7 +306,7 @@ impl<'c> Room<'c> {
         }
     }
 
-    /// Never shortens. `ticket`: where it held nothing.
+    /// Never shortens. `ticket` is that of an entry that held nothing.
     fn prolong(&mut self, entry: &Entry, slot: u32, ttl: Duration, ticket: u64) {
         let until = self.at.ms().saturating_add(ms(ttl));
         let (ticket, before) = match self.kept.slot(slot) {
@@ -335,10 +336,10 @@ impl<'c> Room<'c> {
     }
 }
 
-/// For tests: what stands on the node.
+/// For tests: the state of the node.
 #[cfg(any(test, feature = "test-util"))]
 impl Memory {
-    /// Every slot that is held at `time`: of what, which, by whom, for how much longer.
+    /// Every slot that is held at `time`: its pool, number, holder and remaining time.
     pub(crate) fn holders(
         &self,
         time: u64,
@@ -355,7 +356,7 @@ impl Memory {
             })
     }
 
-    /// Who waits for what at `time`, in order.
+    /// All waiters at `time` with their pools, in order.
     pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Pool, &Entry)> {
         self.known(time / 1000)
             .flat_map(|(pool, kept)| kept.line.all().map(move |(_, entry)| (pool, entry)))
@@ -387,14 +388,14 @@ struct Wish<'a> {
     ttl: Duration,
 }
 
-/// The outcome for the asking waiter.
+/// The outcome for the entry that asks.
 #[derive(Default)]
 struct Came {
     /// Its slot, and the slot's counter.
     mine: Option<(u32, u64)>,
     may_take: bool,
     ticket: u64,
-    /// The slot that it has left.
+    /// The slot that it gave up.
     left: Option<u32>,
 }
 
@@ -417,7 +418,7 @@ impl<'c> Room<'c> {
             Some(ours) => self.moved(ours, wish, mint)?,
             None => self.come(wish, mint)?,
         };
-        // Each slot that is free for them now, once.
+        // Each slot that has become free is called out once.
         if let Some(left) = came.left {
             self.call(left);
         }
@@ -461,7 +462,7 @@ impl<'c> Room<'c> {
             left,
         };
         let Some(to) = to else {
-            self.at.may_delete()?; // PEXPIRE too is allowed to a full server
+            self.at.may_delete()?; // a full server permits PEXPIRE too
             self.prolong(entry, old, ttl, ticket);
             self.used(false);
             let counter = mint.counters.read(&self.counted(old), self.at);
@@ -494,13 +495,14 @@ impl<'c> Room<'c> {
         } = wish;
         let mode = seat.mode;
         self.fall_back(entry, seat)?;
-        // Free slots belong to the waiters in front, if they live. Nobody is called: a called waiter has given it back.
+        // Free slots belong to the living waiters in front. Nobody is called for them: the waiter that was called gave
+        // it back.
         if !seat.life.is_zero() && self.kept.next_free(0).is_some() {
             self.sweep(entry);
         }
         let stands = self.kept.line.rank(entry);
         let tries = stands.is_none() && seat.life.is_zero();
-        // The dead do not hinder a caller that only tries: a waiter that is called and not heard of leaves the queue.
+        // A dead waiter does not block an entry that only tries: `call` removes a waiter that nobody hears.
         if tries
             && self.kept.line.count() > 0
             && let Some(free) = self.kept.next_free(0)
@@ -510,7 +512,7 @@ impl<'c> Room<'c> {
         let ticket = match self.kept.line.waiter(entry) {
             Some(waiter) => waiter.ticket,
             None if mode == Mode::Move => seat.ticket,
-            // A later waiter stands behind, regardless of clocks.
+            // An entry that asks later stands behind, even if its clock is slow.
             None => {
                 let behind = |last: u64| last.saturating_add(1).min(MAX_TOKEN);
                 seat.ticket.max(self.kept.line.last().map_or(0, behind))
@@ -518,7 +520,7 @@ impl<'c> Room<'c> {
         };
         let rank = match stands {
             Some(rank) => rank,
-            // With a ticket from elsewhere it comes back to its place.
+            // A ticket from another node brings it back to its place.
             None if mode == Mode::Move && !tries => self.kept.line.before(ticket),
             None => self.kept.line.count(),
         };
@@ -556,8 +558,8 @@ impl<'c> Room<'c> {
         })
     }
 
-    /// A waiter with a greater ticket elsewhere gets it here, so that the order is the same on all nodes. Otherwise everybody
-    /// might stand in front on a few nodes, and nobody on a majority.
+    /// A waiter that was given a greater ticket on another node gets that ticket here, so that the order is the same on
+    /// all nodes. Otherwise each waiter might be in front on a few nodes, and none on a majority.
     fn fall_back(&mut self, entry: &Entry, seat: &Seat) -> Result<(), Fault> {
         let waiter = self.kept.line.waiter(entry);
         if seat.mode == Mode::Pick
@@ -588,7 +590,7 @@ impl<'c> Room<'c> {
         }
     }
 
-    /// Each waiter draws a slot of its own. If all took the next one, they would crowd behind the slots that are taken.
+    /// Each entry steps in its own way. If all took the next slot, they would crowd behind full ones.
     fn pick(&self, want: u32) -> Option<u32> {
         let (limit, draw) = (u64::from(self.kept.count()), u64::from(want));
         let first = draw.checked_rem(limit)?;
@@ -599,7 +601,7 @@ impl<'c> Room<'c> {
         free.or_else(next).or_else(|| self.kept.next_free(0))
     }
 
-    /// Holds a slot that was free.
+    /// Gives a free slot to the entry.
     fn put(&mut self, entry: &Entry, slot: u32, ttl: Duration, ticket: u64) {
         let held = Slot {
             entry: entry.clone(),
@@ -622,13 +624,13 @@ impl<'c> Room<'c> {
 
 /// Number of waiters that are read together.
 const TOGETHER: usize = 17;
-/// Number of waiters in front that a refused caller checks.
+/// Number of waiters at the front of the queue that `sweep` checks.
 const SWEPT: usize = 64;
 
 impl Room<'_> {
-    /// A slot is free: the first of those in the gate who has not been called yet is told.
+    /// A slot is free: calls the first waiter in the gate that has not been called yet.
     fn call(&mut self, slot: u32) {
-        // One that is free above the limit makes room below it.
+        // A slot that became free above the limit makes room below it.
         let free = match self.kept.limit {
             Some(limit) if slot >= limit.slots => self.kept.next_free(0),
             _ => Some(slot),
@@ -657,7 +659,8 @@ impl Room<'_> {
         }
     }
 
-    /// Those in the gate, of the first 64, who have not come when they were called, or were not heard of for too long, are out of line.
+    /// Removes waiters in the gate, among the first 64, that were called and have not come, or were not heard of for
+    /// too long.
     fn sweep(&mut self, asks: &Entry) {
         let now = self.at.ms();
         let all = self.kept.line.all().take(self.kept.gate().min(SWEPT));
@@ -674,14 +677,15 @@ impl Room<'_> {
         }
     }
 
-    /// Slots that are new are free for as many as stand in the gate.
+    /// Calls out new slots, but no more of them than the gate has waiters.
     fn call_new(&mut self, slots: Range<u32>) {
         let free = slots.filter(|slot| self.kept.slot(*slot).is_none());
         let free: Vec<u32> = free.take(self.kept.gate()).collect();
         free.into_iter().for_each(|slot| self.call(slot));
     }
 
-    /// It waits no more. The waiter that enters the gate by that is told. Returns true if it was in the gate itself.
+    /// Takes the entry out of the queue. The waiter that enters the gate by that is told. Returns true if the entry was
+    /// in the gate.
     fn leave(&mut self, entry: &Entry) -> bool {
         let gate = self.kept.gate();
         let rank = self.kept.line.rank(entry);
@@ -719,7 +723,7 @@ impl Room<'_> {
             return Called::Passed;
         };
         if !waiter.is_gone(now) {
-            // It has to come within its term; or it asks by itself.
+            // A waiter that was called has to come within S, and one without a channel asks by itself.
             if waiter.called.is_some() || waiter.channel.is_empty() {
                 return Called::Passed;
             }
@@ -738,8 +742,8 @@ impl Room<'_> {
         Called::Dropped
     }
 
-    /// Tells one waiter behind the called one when to ask: the first of another process that hears it. The called waiter may
-    /// have vanished, and its process with it.
+    /// Tells a waiter behind the called one when to ask: the first of another process that hears it. The called waiter
+    /// may have vanished with its whole process.
     fn tell_next<'e>(&self, behind: impl Iterator<Item = &'e Entry>, called: &Waiter) {
         if !self.at.rules.hold(Rule::NextIsTold) {
             return;
@@ -754,20 +758,20 @@ impl Room<'_> {
         }
     }
 
-    /// Returns true if anybody hears it.
+    /// Returns true if a connection hears it.
     fn publish(&self, entry: &Entry, waiter: &Waiter, says: Says) -> bool {
         let entry = entry.clone();
         !waiter.channel.is_empty() && self.at.air.publish(&waiter.channel, Push { entry, says })
     }
 }
 
-/// The outcome for a waiter when a slot was free.
+/// The outcome for a waiter in the gate when a slot is free.
 enum Called {
     /// It is called.
     Told(Waiter),
-    /// Its answer tells it; or something failed.
+    /// Its answer tells it, or something failed.
     Done,
-    /// It was called before.
+    /// It was called before, or asks by itself.
     Passed,
     /// Nobody hears it.
     Dropped,

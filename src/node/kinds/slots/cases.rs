@@ -1,6 +1,6 @@
-//! What every kind of node has to do with the slots of a semaphore (protocol §6).
+//! Cases about the slots of a semaphore, for every kind of node (protocol §6).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod any;
@@ -37,156 +37,163 @@ use served::*;
 use slots::*;
 use told::*;
 
-/// The greatest token.
 const MAX_TOKEN: u64 = (1 << 53) - 1;
 /// A channel to which nobody listens.
 const NOBODY: &str = "quorate:wake:nobody";
 /// The channel of another process.
 const OTHER: &str = "quorate:wake:other";
-/// p of whoever asks. No counter is ahead of it.
+/// The p of every request. No counter is ahead of it.
 const P: u64 = 1_760_000_000_000_000;
 
 pub(crate) const CASES: &[Case] = &[
     case!(
-        "§6 TAKE: the one that is wanted, or another free one, with a token of the slot's own counter.",
+        "§6 TAKE: it takes the wanted slot, or another free one, with a token from that slot's own counter.",
         a_free_slot_is_taken_and_its_counter_grows
     ),
     case!(
         "§6 TAKE: a free slot is found wherever it is.",
-        steps_that_lead_to_nothing_free_are_not_gone_for_ever
+        a_free_slot_is_found_even_if_the_steps_miss_it
     ),
     case!(
-        "§6: a semaphore has slots of its own, and so have those who take several permits at once.",
+        "§6: a semaphore has slots of its own, and so has the pool for callers that take \
+         several permits at once.",
         each_semaphore_has_its_own_slots
     ),
     case!(
-        "§6 TAKE: who holds a slot keeps it for longer, never for less.",
-        who_holds_is_prolonged_and_never_shortened
+        "§6 TAKE: a holder that asks again keeps its slot for longer, never for less.",
+        a_repeated_take_prolongs_and_never_shortens
     ),
     case!(
-        "§6, §10 `MoveMints`: who moves gives the old slot up, and gets a new token; else it keeps what it has.",
+        "§6, §10 `MoveMints`: a move gives the old slot up and gets a new token. If it fails, \
+         the old slot stays.",
         a_move_takes_the_wanted_slot_in_place_of_the_old
     ),
     case!(
-        "§6: what has expired is free, and is nobody's any more.",
+        "§6: an expired slot is free, and its old holder has lost it.",
         a_slot_ends_with_its_ttl
     ),
     case!(
-        "§6: all that is known is forgotten four max_ttl after its last use.",
-        what_is_not_used_is_forgotten
+        "§6: a semaphore is forgotten four max_ttl after its last use.",
+        an_unused_semaphore_is_forgotten
     ),
     case!(
-        "§3, §10 `ProposalCapped`: p far ahead is cut to TIME + max_ttl, and a RAISE a minute later.",
+        "§3, §10 `ProposalCapped`: a p far ahead is capped at TIME + max_ttl, and in a RAISE a minute later.",
         a_slots_counter_stays_near_the_clock
     ),
     case!(
-        "§3, §7: the same of the units of a rate limit, which may be taken for longer than max_ttl.",
+        "§3, §7: the same holds for units of a rate limit, which may be taken for longer than max_ttl.",
         a_units_counter_stays_near_the_clock_too
     ),
     case!(
-        "§6 RAISE: only the holder of this very slot, only upward.",
+        "§6 RAISE: only by the holder of this very slot, and only upward.",
         a_raise_needs_this_slot
     ),
     case!(
-        "§6 EXTEND: only the holder of this very slot; it never shortens and never re-creates.",
+        "§6 EXTEND: only by the holder of this very slot; it never shortens and never re-creates.",
         an_extension_needs_this_slot
     ),
     case!(
-        "§6 REPAIR: where nobody else has it, and the holder has no other; it only prolongs, and only raises.",
-        a_repair_puts_back_what_nobody_else_has
+        "§6 REPAIR: only if no other owner has the slot, and the holder has no other. It only \
+         prolongs and raises.",
+        a_repair_restores_a_lease_that_no_other_owner_holds
     ),
     case!(
-        "§6 REPAIR: nothing at or above the limit; where none stands, none is made.",
+        "§6 REPAIR: it restores no slot at or above the limit, and makes no limit if none is known.",
         a_repair_keeps_the_limit
     ),
     case!(
-        "§6 RELEASE: what is ours and is not kept; who waits leaves the line.",
-        a_release_frees_what_is_not_kept
+        "§6 RELEASE: it frees the owner's slot unless that is to be kept; a waiter leaves the queue.",
+        a_release_frees_the_slot_unless_it_is_to_be_kept
     ),
     case!(
         "§6: another limit is a conflict, and nothing is done.",
         another_limit_is_a_conflict
     ),
     case!(
-        "§6: the newer limit stands, and of two of a version the smaller.",
+        "§6: the newer limit stands, and the smaller of two with the same version.",
         the_newer_limit_stands
     ),
     case!(
-        "§6: shrinking evicts nobody; what is above the limit stays until it is given back.",
-        who_is_above_the_limit_stays
+        "§6: lowering the limit evicts nobody; a slot above the limit stays until it is released.",
+        lowering_the_limit_keeps_current_holders
     ),
     case!(
-        "§6: who waits is told of each new slot, up to the gate.",
+        "§6: waiters are told of each new slot, up to the gate.",
         new_slots_are_called
     ),
     case!(
-        "§6: the line stands in the order of its tickets; who asks later stands behind, whatever its ticket.",
-        who_asks_later_stands_behind
+        "§6: the queue is in the order of the tickets; a later waiter stands behind, no \
+         matter what its ticket is.",
+        a_later_waiter_queues_behind_earlier_ones
     ),
     case!(
-        "§6: as many as the gate is wide may take what is free, and none of them is overtaken.",
+        "§6: the waiters within the gate may take free slots, and none of them is overtaken.",
         the_gate_is_a_third_of_the_slots
     ),
     case!(
-        "§6: who is in line may take by its place; who is not, only what those before it leave.",
-        who_is_not_in_line_overtakes_nobody
+        "§6: a queued waiter may take a slot by its place, another caller only slots that the \
+         waiters before it leave.",
+        a_request_outside_the_queue_overtakes_no_waiter
     ),
     case!(
-        "§6: who only tries takes nothing while anybody alive waits, and leaves nothing behind.",
+        "§6: a try takes nothing while a live waiter is queued, and leaves nothing behind.",
         a_try_does_not_overtake
     ),
     case!(
-        "§6 YIELD: what was held is free, the place is what it was, and nobody is told.",
-        who_yields_is_back_in_its_place
+        "§6 YIELD: the slot is free, the place is what it was, and nobody is told.",
+        a_waiter_that_yields_returns_to_its_place
     ),
     case!(
-        "§6 call: the first in line is told which slot is free, once; the next time the next one.",
-        each_free_slot_is_told_to_one
+        "§6 call: the first waiter is told once which slot is free; the next time the next waiter is told.",
+        each_free_slot_is_offered_to_one_waiter
     ),
     case!(
-        "§6 call: one of another process is told to ask when the one who was called has had its time.",
-        one_of_another_process_is_told_to_ask_later
+        "§6 call: a waiter of another process is told to ask when the called waiter has had its time.",
+        a_waiter_of_another_process_is_told_to_ask_later
     ),
     case!(
-        "§6 call: whom nobody hears is out of line, and so is who was not heard of for its life.",
-        the_dead_are_passed
+        "§6 call: a waiter without a listener leaves the queue, and so does one that was not \
+         heard of for its life.",
+        dead_or_unreachable_waiters_are_skipped
     ),
     case!(
-        "§6 call: who was called and does not come within its term is out of line.",
-        who_does_not_come_is_out_of_line
+        "§6 call: a called waiter that does not come within its term loses its place.",
+        a_called_waiter_that_does_not_come_loses_its_place
     ),
     case!(
-        "§6: who was called and asks again may be called again.",
-        who_came_may_be_called_again
+        "§6: a called waiter that has asked again may be called again.",
+        a_called_waiter_that_asked_again_may_be_called_again
     ),
     case!(
-        "§6: who comes into the gate as another leaves the line is told.",
-        who_comes_into_the_gate_is_told
+        "§6: a waiter that enters the gate because another leaves the queue is told.",
+        a_waiter_that_enters_the_gate_is_told
     ),
     case!(
-        "§6: who asks while a slot is free is not called, as its answer tells it; nor is anybody else.",
-        who_asks_is_answered_and_not_called
+        "§6: a waiter that asks while a slot is free is not called, since its answer says so, \
+         and no other is called.",
+        a_waiter_that_asks_is_answered_and_not_called
     ),
     case!(
-        "§6: no more are called than may take.",
-        behind_the_gate_nobody_is_called
+        "§6: no more waiters are called than may take a slot.",
+        waiters_behind_the_gate_are_not_called
     ),
     case!(
-        "§6 INSPECT: the first 100 who hold and the first 100 who wait.",
+        "§6 INSPECT: it names the first 100 holders and the first 100 waiters.",
         an_inspection_names_a_hundred_of_each
     ),
     case!(
-        "§6: without the guard a RELEASE frees and leaves, and tells nobody; nothing else is done.",
+        "§6: without the guard a RELEASE frees the slot, leaves the queue and tells nobody; \
+         nothing else is done.",
         a_memory_that_may_not_vote_tells_nobody
     ),
     case!(
-        "§6: a full server takes nobody in, and prolongs and frees all the same.",
+        "§6: a full server takes nobody in, but still prolongs and frees.",
         a_full_server_prolongs_and_frees,
         Full
     ),
     case!("§6: a replica changes nothing.", a_replica_refuses, Replica),
     case!(
-        "§3: refused at 2^53 - 1, where a double cannot count on.",
+        "§3: a counter at 2^53 - 1 gives no slot, because a double cannot count on.",
         an_exhausted_counter_gives_no_slot,
         Counters
     ),
@@ -197,7 +204,7 @@ pub(crate) const CASES: &[Case] = &[
     ),
     case!(
         "§2 BOOTSTRAP: a slot that was taken shows that the server was used.",
-        a_semaphore_shows_use
+        a_survey_sees_that_a_semaphore_was_used
     ),
 ];
 
@@ -216,10 +223,10 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// An owner, and how it asks.
+/// An owner, and the seat with which it asks.
 type Seated = (u128, Seat);
 
-/// Asked for a slot of the semaphore "a".
+/// A request for a slot of the semaphore "a".
 fn request(owner: u128, slot: Option<u32>, verb: Verb) -> Request {
     Request {
         target: Target::Slot(pool("a"), slot),
@@ -228,7 +235,7 @@ fn request(owner: u128, slot: Option<u32>, verb: Verb) -> Request {
     }
 }
 
-/// Alive, and heard.
+/// A waiter that is alive and heard.
 fn seat(ticket: u64) -> Seat {
     Seat {
         limit: slots(1),
@@ -240,7 +247,7 @@ fn seat(ticket: u64) -> Seat {
     }
 }
 
-/// Takes no place in line.
+/// An owner that only tries, and takes no place in the queue.
 fn once(owner: u128) -> Seated {
     let seat = Seat {
         life: Duration::ZERO,
@@ -249,7 +256,7 @@ fn once(owner: u128) -> Seated {
     (owner, seat)
 }
 
-/// For 15 s.
+/// Takes a slot for 15 s.
 fn take((owner, seat): &Seated, limit: u32, mode: Mode, want: Option<u32>) -> Request {
     let seat = Seat {
         limit: slots(limit),
@@ -268,12 +275,12 @@ fn pick(seated: &Seated, limit: u32, want: u32) -> Request {
     take(seated, limit, Mode::Pick, Some(want))
 }
 
-/// To a slot, or where that is not free: what it has, or its place.
+/// Moves to a slot. If that is not free, the owner keeps its slot or its place.
 fn to(seated: &Seated, limit: u32, want: u32) -> Request {
     take(seated, limit, Mode::Move, Some(want))
 }
 
-/// Asks for nothing but its place.
+/// Asks only for a place in the queue.
 fn wait(seated: &Seated, limit: u32) -> Request {
     take(seated, limit, Mode::Move, None)
 }

@@ -1,11 +1,11 @@
--- INSPECT (protocol §6): who holds and who waits.
+-- INSPECT (protocol §6): the holders and the waiters.
 -- KEYS     slots, open, ends, line, c0, c1
 -- ARGV     guard
--- RETURNS  {version or -1, limit, bits, TIME µs, how many wait, {slot, entry, ms left, counter, …}, {entry, ticket, …}}:
---          the first 100 of each
+-- RETURNS  {version or -1, limit, bits, TIME µs, number of waiters, {slot, entry, ms left, counter, …},
+--          {entry, ticket, …}}: the first 100 of each
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in known.lua.
+-- Defined by known.lua, which is inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 
@@ -18,7 +18,7 @@ local function obey()
   local holders, waiters = {}, {}
   local one, last = 0, #bits * 8
   while one < last and #holders < 400 do
-    -- Bytes of which all is free are passed at once.
+    -- Skips bytes in which all slots are free.
     local at = one % 8 == 0 and string.find(bits, '[^%z]', one / 8 + 1)
     one = one % 8 > 0 and one or at and (at - 1) * 8 or last
     if one < last and is_taken(one) then

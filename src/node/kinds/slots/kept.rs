@@ -1,4 +1,4 @@
-//! What a node knows of one semaphore: its keys on a server (protocol §6). What becomes of it is decided in `apply/`.
+//! The state of one semaphore: its keys on a server (protocol §6). `apply.rs` decides how it changes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-/// A script takes at most this many of those that have expired out.
+/// How many expired slots a script frees at most.
 const PURGED: usize = 64;
 
-/// What is known of one semaphore. Times are in ms of TIME.
+/// The state of one semaphore. Times are in ms of TIME.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
-    /// The last ms in which anything is known.
+    /// The last ms in which the state exists.
     pub(super) until: u64,
     pub(super) limit: Option<Limit>,
     slots: BTreeMap<u32, Slot>,
     /// By holder.
     held: BTreeMap<Entry, u32>,
     pub(super) line: Line,
-    /// Of its slots, if nobody is shown their tokens.
+    /// The counters of its slots, if nobody is shown their tokens.
     pub(super) counters: Option<Counters>,
 }
 
@@ -32,21 +32,21 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) entry: Entry,
-    /// The place in line of its holder; 0: none is known.
+    /// The ticket with which its holder came; 0: none is known.
     pub(super) ticket: u64,
     /// The last ms in which it is held.
     pub(super) until: u64,
 }
 
 impl Kept {
-    /// Those that have expired are free, as many as one script takes out, and this one's.
+    /// Frees expired slots, as many as one script may, and the slot of this entry if that has expired.
     pub(super) fn purge(&mut self, entry: Option<&Entry>, at: Moment) -> Result<(), Fault> {
         let over = |slot: &Slot| slot.until < at.ms();
         let all = self.slots.iter().filter(|(_, slot)| over(slot));
         let mut expired: Vec<(u64, String, u32)> = all
             .map(|(number, slot)| (slot.until, number.to_string(), *number))
             .collect();
-        // In the order of a sorted set: by score, and of one score by text.
+        // In the order of a sorted set: by score, and then by text.
         expired.sort();
         expired.truncate(PURGED);
         let expired = expired.into_iter().map(|(.., number)| number);
@@ -59,13 +59,13 @@ impl Kept {
         Ok(())
     }
 
-    /// Which slot this one holds.
+    /// The slot that the entry holds.
     pub(super) fn slot_of(&self, entry: &Entry, at: Moment) -> Option<(u32, &Slot)> {
         self.left_by(entry)
             .filter(|(_, slot)| at.ms() <= slot.until)
     }
 
-    /// The same, also where it has expired and nobody has looked.
+    /// The same, even if the slot has expired and no script has freed it yet.
     pub(super) fn left_by(&self, entry: &Entry) -> Option<(u32, &Slot)> {
         let number = *self.held.get(entry)?;
         Some((number, self.slots.get(&number)?))
@@ -97,12 +97,12 @@ impl Kept {
         taken
     }
 
-    /// How many slots there are; where nobody has said so, none.
+    /// The number of slots; 0 if no limit stands.
     pub(super) fn count(&self) -> u32 {
         self.limit.map_or(0, |limit| limit.slots)
     }
 
-    /// So many of those who wait may take what is free.
+    /// The width of the gate: how many waiters at the front of the queue may take a free slot.
     pub(super) fn gate(&self) -> usize {
         self.count().div_ceil(3).max(2) as usize
     }
@@ -112,7 +112,7 @@ impl Kept {
         (from..self.count()).find(|slot| !self.slots.contains_key(slot))
     }
 
-    /// Until the first of those that are taken is free, if none is prolonged.
+    /// The time until the first taken slot is free, if it is not prolonged.
     pub(super) fn until_free(&self, at: Moment) -> Option<Duration> {
         let first = self.slots.values().map(|slot| slot.until).min()?;
         let left = (first + 1).saturating_sub(at.ms());

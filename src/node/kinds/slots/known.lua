@@ -1,16 +1,17 @@
--- What is known of a semaphore (protocol §6). A part of its scripts, behind what each of them does. KEYS: slots, open, ends,
--- line, c0, c1; where nobody is shown the tokens, slots again instead of c0 and c1. ARGV: kept ms comes first, but for an inspection.
--- slots is a hash: limit "version limit"; bits, which slots are taken, as SETBIT counts them; by slot its holder's entry; by
--- entry of a holder "slot ticket until-ms", of a waiter "heard-ms called-ms-or-0 S-ms life-ms ticket channel"; by "#slot"
--- its counter, where that does not stand in c0.
--- ends: slots by the ms in which they end. line: entries by ticket.
+-- The state of a semaphore (protocol §6). A part of its scripts, inserted after the function obey of each.
+-- KEYS: slots, open, ends, line, c0, c1. In a pool whose tokens nobody sees, slots also takes the place of c0 and c1.
+-- ARGV: kept ms comes first, except in INSPECT.
+-- slots is a hash. limit: "version limit". bits: the slots that are taken, as SETBIT counts them. By slot: its holder's
+-- entry. By entry of a holder: "slot ticket until-ms". By entry of a waiter: "heard-ms called-ms-or-0 S-ms life-ms
+-- ticket channel". By "#slot": its counter, if that is not in c0.
+-- ends holds the slots by the ms in which they end. line, the queue, holds entries by ticket.
 
--- The fleet's longest ttl in ms, which a right guard says. A wrong one may say anything; then nothing is made to live.
+-- The fleet's longest ttl in ms, as a right guard names it. A wrong guard may have any text, but then this is not used.
 max_ttl = tonumber(string.match(ARGV[#ARGV], '^%d+') or 0)
--- How long what is known lives without use, in ms.
+-- How long the keys live without use, in ms.
 lasts = math.max(tonumber(ARGV[1]) or 0, max_ttl)
 
--- Reads it, and what of it is this entry's. Why not, where that fails.
+-- Reads the state, and what the entry has. Returns the error if that fails.
 function look(entry)
   local read = redis.pcall('HMGET', KEYS[1], 'limit', 'bits', entry)
   if read.err then
@@ -21,7 +22,7 @@ function look(entry)
   ms = math.floor(now / 1000)
   version, limit = string.match(read[1] or '', '^(%d+) (%d+)$')
   version, limit = tonumber(version), tonumber(limit)
-  -- What is no limit is none: the next one that comes stands.
+  -- A text that is not a valid limit does not count: the next limit that a client brings stands.
   if not version or version > 9007199254740991 or limit > 65536 then
     version, limit = nil, nil
   end
@@ -44,7 +45,7 @@ function next_free(from)
   local one = from
   while one < (limit or 0) do
     if one % 8 == 0 then
-      -- Bytes of which all is taken are passed at once.
+      -- Skips bytes in which all slots are taken.
       local at = string.find(bits, '[^\255]', one / 8 + 1)
       one = at and (at - 1) * 8 or math.max(one, #bits * 8)
       if one >= limit then
@@ -58,7 +59,7 @@ function next_free(from)
   end
 end
 
--- So many of those who wait may take what is free.
+-- The width of the gate: how many waiters at the front of the queue may take a free slot.
 function gate()
   return math.max(2, math.ceil((limit or 0) / 3))
 end
@@ -71,8 +72,8 @@ local function mark(one, taken)
   bits = string.sub(bits, 1, at - 1) .. string.char(byte) .. string.sub(bits, at + 1)
 end
 
--- Frees a slot, and forgets its holder where that is given. Each of these works where the server is full. Ends of another
--- type keep nobody from releasing.
+-- Frees a slot, and removes its holder if that is given. Each of these writes works on a full server. ZREM is a
+-- pcall: if the key of the ends is of another type, the slot is freed nevertheless.
 function free(one, holder)
   redis.call('HDEL', KEYS[1], one, holder or one)
   redis.pcall('ZREM', KEYS[3], one)
@@ -80,12 +81,12 @@ function free(one, holder)
   redis.call('HSET', KEYS[1], 'bits', bits)
 end
 
--- When the first of those that are taken ends; nil where none is.
+-- When the first of the taken slots ends; nil if none is taken.
 function first_end()
   return tonumber(redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
 end
 
--- What has expired is free: at most 64 slots, and this entry's.
+-- Frees what has expired: at most 64 slots, and the slot of this entry.
 function purge(entry)
   ends = first_end()
   if ends and ends < ms then
@@ -112,7 +113,7 @@ function purge(entry)
   end
 end
 
--- It was used: what is known lives on, where less than three quarters are left, or the line is new.
+-- The semaphore was used. The keys live on if less than three quarters of their time is left, or if the queue is new.
 function used(is_new)
   if is_new or redis.call('PTTL', KEYS[1]) < 3 * lasts then
     redis.call('PEXPIRE', KEYS[1], 4 * lasts)
@@ -121,8 +122,8 @@ function used(is_new)
   end
 end
 
--- The limit that somebody comes with stands, where it beats what stands: a newer one, and of one version the smaller.
--- The first of the slots that are new, or nil.
+-- Stores the limit that a client brings, if it beats the one that stands: by a greater version, or by fewer slots of
+-- the same version. Returns the first of the new slots, or nil.
 function settle(v, slots)
   local other, count, before = tonumber(v), tonumber(slots), limit
   if limit and not (other > version or (other == version and count < limit)) then
@@ -134,8 +135,7 @@ function settle(v, slots)
   return before and before < count and before or nil
 end
 
--- Holds a slot that was free. is_first: no other is taken. What tells when slots end may outlive the slots: by then they are
--- over.
+-- Gives a free slot to an entry. is_first: no other slot is taken. ends may outlive the slots: by then they are over.
 function hold(entry, one, its, ending, is_first)
   mark(one, true)
   local text = string.format('%.0f %s %.0f', one, its, ending)
@@ -147,7 +147,7 @@ function hold(entry, one, its, ending, is_first)
   slot, ticket, till = one, its, ending
 end
 
--- Never shortens. PEXPIRE comes first: a full server permits it, and with it all that comes behind.
+-- Never shortens. A full server permits PEXPIRE, and then every write after it. So PEXPIRE comes first.
 function prolong(entry, ttl)
   redis.call('PEXPIRE', KEYS[3], 4 * lasts)
   till = math.max(till, ms + ttl)
@@ -156,7 +156,7 @@ function prolong(entry, ttl)
   used(false)
 end
 
--- The newest token of a slot, its field, and since when c0 is written. Nil and why, where it cannot be read.
+-- The newest token of a slot, its field, and the time at which c0 was begun. If it cannot be read: nil and the error.
 function counter(one)
   local is_own, field = KEYS[5] == KEYS[1], '#' .. one
   local read
@@ -175,7 +175,7 @@ function counter(one)
   return c, field, read[2] and tonumber(read[2])
 end
 
--- The next token, as ACQUIRE of a lock makes it. The first write.
+-- The next token, made as ACQUIRE of a lock makes it. It is the first write.
 function mint(one, p)
   local c, field, begun = counter(one)
   if not c then

@@ -1,6 +1,7 @@
--- Who waits for a slot (protocol §6). A part of the scripts about slots, behind what is known; made only where it is needed.
+-- The queue for slots (protocol §6). A part of the scripts about slots, in the function line, which they call only if
+-- they need it.
 local read = '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
--- A free slot came to who asks: its answer tells it.
+-- True once a free slot would have gone to the entry that asks. It is not called: its answer tells it.
 local is_told = false
 
 local function channel_of(entry)
@@ -9,7 +10,7 @@ local function channel_of(entry)
   return channel ~= '' and channel or nil
 end
 
--- Who has come into the gate is told.
+-- Tells the waiter that has just entered the gate.
 local function tell_the_last()
   local entered = redis.call('ZRANGE', KEYS[4], gate() - 1, gate() - 1)[1]
   local channel = entered and channel_of(entered)
@@ -19,8 +20,8 @@ local function tell_the_last()
   end
 end
 
--- It waits no more, and its text says so already. Who comes into the gate by that is told, where anybody may be. Whether it
--- was in there itself.
+-- Takes the entry out of the queue. The caller has changed or removed its text already. If tells, the waiter that
+-- enters the gate by that is told. Returns true if the entry was in the gate.
 function leave(entry, tells)
   local rank = redis.call('ZRANK', KEYS[4], entry)
   redis.call('ZREM', KEYS[4], entry)
@@ -31,15 +32,15 @@ function leave(entry, tells)
   return was_in_it
 end
 
--- Puts it in line, as one that was heard of now; or hears of it again.
+-- Puts the entry into the queue, or refreshes it. It counts as heard of now.
 function register(entry, its, term, life, channel, is_first)
   redis.call('HSET', KEYS[1], entry, string.format('%.0f 0 %s %s %s %s', ms, term, life, its, channel))
   redis.call('ZADD', KEYS[4], its, entry)
   used(is_first)
 end
 
--- Who has a greater ticket elsewhere gets it here: the order is to be the same on all nodes. Else everybody might stand in
--- front on a few nodes, and nobody on a majority.
+-- A waiter that was given a greater ticket on another node gets that ticket here, so that the order is the same on all
+-- nodes. Otherwise each waiter might be in front on a few nodes, and none on a majority.
 function fall_back(entry, its, term, life, channel)
   local rank = redis.call('ZRANK', KEYS[4], entry)
   register(entry, its, term, life, channel, false)
@@ -48,8 +49,8 @@ function fall_back(entry, its, term, life, channel)
   end
 end
 
--- One behind who was called is told when to ask: the first of another process who hears it. What is called may have
--- vanished, and its process with it.
+-- Tells a waiter behind the called one when to ask: the first of another process that hears it. The called waiter may
+-- have vanished with its whole process.
 local function tell_next(some, texts, from, term, called)
   for i = from, #some do
     local channel = texts[i] and select(6, string.match(texts[i], read))
@@ -62,8 +63,8 @@ local function tell_next(some, texts, from, term, called)
   end
 end
 
--- Those in the gate, of the first 64, who have not come when they were called, or were not heard of for too long, are out of
--- line. Whether there were any.
+-- Removes waiters in the gate, among the first 64, that were called and have not come, or were not heard of for too
+-- long. Returns true if it removed any.
 function sweep()
   local some, swept = redis.call('ZRANGE', KEYS[4], 0, math.min(gate(), 64) - 1), false
   local texts = #some > 0 and redis.call('HMGET', KEYS[1], unpack(some)) or {}
@@ -86,9 +87,10 @@ function sweep()
   return swept
 end
 
--- A slot is free: the first of those in the gate who has not been called yet is told. One that nobody hears is out of line.
+-- A slot is free: calls the first waiter in the gate that has not been called yet. A waiter that nobody hears is
+-- removed.
 function call(one)
-  -- One that is free above the limit makes room below it.
+  -- A slot that became free above the limit makes room below it.
   if limit and one >= limit then
     one = next_free(0)
   end
@@ -106,7 +108,7 @@ function call(one)
       local heard, called, term, life, its, channel = string.match(texts[i] or '', read)
       local is_there = heard and ms - heard <= tonumber(life)
       if is_there and called ~= '0' then
-        -- It has to come within its term. Called later than now: the clock went back.
+        -- It has to come within S. A call later than now means that the clock went back.
         local since = ms - called
         is_there = since >= 0 and since <= tonumber(term)
       end
@@ -130,7 +132,7 @@ function call(one)
           end
           return
         end
-        -- A replica refuses it.
+        -- A replica refuses this write.
         local gone = redis.pcall('ZREM', KEYS[4], entry)
         if type(gone) ~= 'number' then
           return
@@ -143,7 +145,7 @@ function call(one)
   end
 end
 
--- Slots from here on are new: they are free for as many as stand in the gate.
+-- The slots from here on are new. They are called out, but no more of them than the gate has waiters.
 function call_new(from)
   local one = next_free(from)
   for _ = 1, gate() do

@@ -1,4 +1,4 @@
-//! Who waits for a slot, in order.
+//! The waiters for a slot, in order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,20 +10,20 @@ use crate::{
     node::{request::Seat, wire::ms},
 };
 
-/// The line of one semaphore. Times are in ms of TIME.
+/// The queue of one semaphore. Times are in ms of TIME.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     order: BTreeSet<(u64, Entry)>,
     waiters: BTreeMap<Entry, Waiter>,
 }
 
-/// One who waits, as it was registered.
+/// A waiter, as it was registered.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) ticket: u64,
-    /// When it was last heard of.
+    /// The time at which the node last heard of it.
     pub(super) heard: u64,
-    /// When it was called, if it was not heard of since.
+    /// The time at which it was called, if it was not heard of since.
     pub(super) called: Option<u64>,
     pub(super) term: u64,
     pub(super) life: u64,
@@ -31,24 +31,24 @@ pub(super) struct Waiter {
 }
 
 impl Line {
-    /// How many wait.
+    /// The number of waiters.
     pub(super) fn count(&self) -> usize {
         self.order.len()
     }
 
-    /// Those who wait, with their tickets, in order.
+    /// The waiters with their tickets, in order.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &(u64, Entry)> {
         self.order.iter()
     }
 
-    /// How many stand before it; none where it does not wait.
+    /// How many waiters are before it. None: it does not wait.
     pub(super) fn rank(&self, entry: &Entry) -> Option<usize> {
         let waiter = self.waiters.get(entry)?;
         let before = self.order.range(..(waiter.ticket, entry.clone()));
         Some(before.count())
     }
 
-    /// How many have a smaller ticket.
+    /// How many waiters have a smaller ticket.
     pub(super) fn before(&self, ticket: u64) -> usize {
         let smaller = |(one, _): &&(u64, Entry)| *one < ticket;
         self.order.iter().take_while(smaller).count()
@@ -58,12 +58,11 @@ impl Line {
         self.waiters.get(entry)
     }
 
-    /// The last ticket.
     pub(super) fn last(&self) -> Option<u64> {
         self.order.last().map(|(ticket, _)| *ticket)
     }
 
-    /// Puts it in line, or hears of it again.
+    /// Puts the entry into the queue, or refreshes it.
     pub(super) fn register(&mut self, entry: &Entry, seat: &Seat, ticket: u64, now: u64) {
         self.remove(entry);
         let waiter = Waiter {
@@ -78,7 +77,7 @@ impl Line {
         self.waiters.insert(entry.clone(), waiter);
     }
 
-    /// It waits no more. Whether it did.
+    /// Takes the entry out of the queue. Returns true if it was there.
     pub(super) fn remove(&mut self, entry: &Entry) -> bool {
         let waiter = self.waiters.remove(entry);
         waiter.is_some_and(|waiter| self.order.remove(&(waiter.ticket, entry.clone())))
@@ -92,9 +91,9 @@ impl Line {
 }
 
 impl Waiter {
-    /// It was not heard of for too long, or did not come when it was called.
+    /// Returns true if it was not heard of for too long, or was called and did not come.
     pub(super) fn is_gone(&self, now: u64) -> bool {
-        // Called later than now: the clock went back.
+        // A call later than now means that the clock went back.
         let missed = |called| called > now || now - called > self.term;
         now.saturating_sub(self.heard) > self.life || self.called.is_some_and(missed)
     }

@@ -1,7 +1,8 @@
--- RAISE (protocol §6): brings the slot's counter up to the token, if the slot is ours. As far as a RAISE of a lock goes.
+-- RAISE (protocol §6): brings the slot's counter up to the token, if the entry has the slot. The limit is that of a
+-- RAISE of a lock.
 -- KEYS     slots, open, c0, c1
 -- ARGV     kept ms, entry, slot, counter field, token, guard
--- RETURNS  the counter; -1, where the slot is not ours
+-- RETURNS  the counter; -1 if the entry does not have the slot
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 local max_ttl = string.match(guard, '^%d+')

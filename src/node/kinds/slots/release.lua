@@ -1,17 +1,17 @@
--- RELEASE (protocol §6): frees the slot that is ours, and leaves the line.
+-- RELEASE (protocol §6): frees the slot of the entry, or takes the entry out of the queue.
 -- KEYS     slots, open, ends, line
 -- ARGV     kept ms, entry, slot that is kept or nothing, guard
--- RETURNS  1; 0, where none was ours; -1, done or not, where this memory may not vote
--- The guard decides the answer, never the deed, and whether anybody is told.
+-- RETURNS  1; 0 if the entry had none; -1, done or not, if this memory may not vote
+-- The guard decides the answer, and whether anybody is told. The release happens in any case.
 local admitted = redis.call('GET', KEYS[2]) == ARGV[#ARGV]
--- What stands below, in known.lua and line.lua.
+-- Defined by known.lua and line.lua, which are inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
 
 local function obey()
   local entry = ARGV[2]
-  -- In a key of another type nothing is ours.
+  -- In a key of another type the entry has nothing.
   local why = look(entry)
   local left = not why and slot ~= tonumber(ARGV[3]) and slot
   local was_ours = left and till >= ms
@@ -20,14 +20,14 @@ local function obey()
   elseif waits and not why then
     redis.call('HDEL', KEYS[1], entry)
   end
-  -- A line of another type keeps nobody from releasing.
+  -- A queue of another type prevents no release.
   local count = (left or waits) and redis.pcall('ZCARD', KEYS[4])
   if type(count) == 'number' then
     if count > 0 then
       line()
     end
     local was_in_gate = count > 0 and waits and leave(entry, admitted)
-    -- Who leaves the gate may have been called to what is free.
+    -- A waiter that leaves the gate may have been called to a slot that is still free.
     local open = left or was_in_gate and next_free(0)
     if count > 0 and open and admitted then
       call(open)

@@ -1,11 +1,11 @@
--- REPAIR (protocol §6): puts the slot back for a holder whom a majority still has, where nobody else has it, and it is
--- within the limit. Where no limit stands it is put back, and none is made.
+-- REPAIR (protocol §6): puts the slot back for a holder that a majority still has, unless another entry has the slot or
+-- it is beyond the limit. If no limit stands, the slot is put back, and no limit is made.
 -- KEYS     slots, open, ends, line, c0, c1
 -- ARGV     kept ms, entry, slot, ttl ms, token, guard
--- RETURNS  1; 0, where somebody else has it, we have another, or it is beyond the limit
+-- RETURNS  1; 0 if another entry has it, if this entry has another slot, or if it is beyond the limit
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in known.lua and line.lua.
+-- Defined by known.lua and line.lua, which are inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
@@ -24,9 +24,9 @@ local function obey()
   if not c then
     return field
   end
-  -- The counter comes first: a slot that was held without it could be followed by a smaller token.
+  -- The counter is written first: a slot that was held without it could be followed by a smaller token.
   if c < token then
-    -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
+    -- The limit of a RAISE. RAISE stops at it; a REPAIR that did so would leave a counter below the token.
     if token > now + (60000 + max_ttl) * 1000 then
       return redis.error_reply('AHEAD the token is further ahead than a counter may be')
     end

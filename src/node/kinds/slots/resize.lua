@@ -1,10 +1,10 @@
--- RESIZE (protocol §6): changes the limit, where this one beats it.
+-- RESIZE (protocol §6): changes the limit, if the new one beats the one that stands.
 -- KEYS     slots, open, ends, line
 -- ARGV     kept ms, version, limit, guard
 -- RETURNS  {version, limit} that stands now
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in known.lua and line.lua.
+-- Defined by known.lua and line.lua, which are inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new

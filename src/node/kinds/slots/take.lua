@@ -1,12 +1,13 @@
--- TAKE (protocol §6): takes a slot, if one may be taken; else a place in line, or keeps it.
+-- TAKE (protocol §6): takes a slot, if the entry may take one. Otherwise it takes a place in the queue, or
+-- keeps its place.
 -- KEYS     slots, open, ends, line, c0, c1
--- ARGV     kept ms, entry, version, limit, P (pick) or M (move), wanted slot (of a pick: step * limit + slot) or
+-- ARGV     kept ms, entry, version, limit, P (pick) or M (move), wanted slot (for a pick: step * limit + slot) or
 --          nothing, ttl ms, p µs, place: ticket, S ms, life ms, channel; guard
--- RETURNS  {slot or -1, its counter, bits, version, 1 where we may take, ticket, ms until one is free or -1}; where
---          another limit stands {version, limit}
+-- RETURNS  {slot or -1, its counter, bits, version, 1 if the entry may take one, ticket, ms until one is free or -1};
+--          {version, limit} if another limit stands
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in known.lua and line.lua.
+-- Defined by known.lua and line.lua, which are inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
@@ -32,7 +33,7 @@ local function obey()
   local left, token, may_take, swept = nil, nil, true, false
 
   if slot and mode == 'M' and is_free then
-    -- Minted first: nothing is given up where that fails.
+    -- The token is made first: if that fails, nothing is given up.
     token, why = mint(want, p)
     if not token then
       return why
@@ -55,7 +56,8 @@ local function obey()
       line()
       fall_back(entry, ticket, ARGV[10], ARGV[11], ARGV[12])
     end
-    -- What is free is theirs who stand in front, if they live. Nobody is called: who was called gave it back.
+    -- Free slots belong to the living waiters in front. A waiter that was called and did not come is removed, so it
+    -- does not block them. Nobody is called for what is free already: the waiter that was called for it gave it back.
     if alive_for > 0 and next_free(0) then
       line()
       swept = sweep()
@@ -64,7 +66,7 @@ local function obey()
     local stands, tries = rank, not rank and alive_for == 0
     rank = rank or redis.call('ZCARD', KEYS[4])
     if tries and rank > 0 and next_free(0) then
-      -- The dead do not stand in the way of who only tries: whoever is called and not heard of is out of line.
+      -- A dead waiter does not block an entry that only tries: call removes a waiter that nobody hears.
       line()
       call(next_free(0))
       rank = redis.call('ZCARD', KEYS[4])
@@ -72,19 +74,19 @@ local function obey()
     local is_first = not stands and rank == 0
     if not stands then
       ticket = tonumber(ARGV[9])
-      -- Who asks later stands behind, whatever the clocks say.
+      -- An entry that asks later stands behind, even if its clock is slow.
       local last = mode == 'P' and rank > 0 and tonumber(redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
       if last and last >= ticket and last <= 9007199254740991 then
         ticket = math.min(last + 1, 9007199254740991)
       end
       ticket = string.format('%.0f', ticket)
       if mode == 'M' and not tries then
-        -- With a ticket from elsewhere it comes back to its place. Beyond the gate it does not matter which.
+        -- A ticket from another node brings it back to its place. Its exact rank beyond the gate does not matter.
         rank = #redis.call('ZRANGE', KEYS[4], '-inf', '(' .. ticket, 'BYSCORE', 'LIMIT', 0, gate())
       end
     end
     may_take = rank < gate()
-    -- Who is not in line overtakes nobody there.
+    -- An entry that is not in the queue overtakes nobody in it.
     local overtakes = tries and rank > 0
     if not stands and not tries and rank > 0 then
       local free, before = next_free(0), rank
@@ -94,7 +96,7 @@ local function obey()
       overtakes = not free
     end
     if not is_free and mode == 'P' and want then
-      -- Each goes a way of its own: if all took the next one, they would crowd behind whatever is full.
+      -- Each entry steps in its own way. If all took the next slot, they would crowd behind full ones.
       local one, step = want, 1 + math.floor(draw / limit) % math.max(1, limit - 1)
       for _ = 1, 32 do
         one = (one + step) % limit
@@ -125,7 +127,7 @@ local function obey()
     end
   end
 
-  -- Each slot that is free for them now, once.
+  -- Each slot that has become free is called out once.
   if left then
     line()
     call(left)

@@ -1,4 +1,4 @@
-//! Requests for a slot as a server reads them, and its answers. Each verb is a script.
+//! Encodes requests for a slot for a server, and decodes its answers. Each verb is a script.
 
 use std::time::Duration;
 
@@ -28,7 +28,6 @@ static YIELD: Script = Script::new(include_str!("yield.lua"));
 static RESIZE: Script = Script::new(include_str!("resize.lua"));
 static INSPECT: Script = Script::new(include_str!("inspect.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[
     &TAKE, &RAISE, &EXTEND, &REPAIR, &RELEASE, &YIELD, &RESIZE, &INSPECT,
 ];
@@ -103,7 +102,7 @@ pub(crate) fn encode(
                 ],
             );
         }
-        // A slot without a number: EXTEND answers that it is lost, and writes nothing.
+        // REPAIR of a slot without a number goes as EXTEND, which answers that the slot is lost, and writes nothing.
         (Verb::Extend { ttl, .. }, _) | (Verb::Repair { ttl, .. }, None) => writer.call_guarded(
             &EXTEND,
             &four,
@@ -147,7 +146,7 @@ pub(crate) fn encode_inspect(pool: &Pool, writer: &mut Writer, keys: &Keys) {
     );
 }
 
-/// The units of a rate limit may be taken for longer than the fleet's longest ttl.
+/// How long the keys live without use. The units of a rate limit may be taken for longer than the fleet's longest ttl.
 fn kept(pool: &Pool) -> Arg<'static> {
     Number(ms(pool.family.kept()))
 }
@@ -229,8 +228,8 @@ fn number(frame: &OwnedFrame) -> Option<u32> {
     count(frame)?.try_into().ok()
 }
 
-/// The entry of a text that stands on a node, for people. Ours stays as it is: the nodes' answers are compared. All else is
-/// only to be shown.
+/// The entry in a text from a node, for people. An entry of this library stays as it is, because the answers of the
+/// nodes are compared. Any other text is only shown to people.
 fn shown(frame: &OwnedFrame, hide: Hide<'_>) -> Option<String> {
     let text = text(frame)?;
     Some(match is_entry(&text) {

@@ -1,10 +1,10 @@
--- YIELD (protocol §6): frees what is ours, and keeps the place in line. Nobody is told.
+-- YIELD (protocol §6): frees the slot of the entry, and puts it back into the queue. Nobody is told.
 -- KEYS     slots, open, ends, line
 -- ARGV     kept ms, entry, place: ticket, S ms, life ms, channel; guard
 -- RETURNS  1
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
--- What stands below, in known.lua and line.lua.
+-- Defined by known.lua and line.lua, which are inserted below.
 local ms, now, max_ttl, lasts, version, limit, bits, slot, ticket, till, waits, ends
 local look, first_end, purge, settle, used, is_taken, next_free, gate, hold, prolong, free, counter, mint
 local asks, line, leave, register, fall_back, sweep, call, call_new
@@ -19,7 +19,7 @@ local function obey()
     free(slot, entry)
   end
   if ARGV[5] ~= '0' then
-    -- With the ticket that it came with, or a greater one of which it has heard since.
+    -- It keeps the ticket with which it came, or a greater one that it has heard of since.
     local its = waits and ticket or ARGV[3]
     if not waits and ticket and tonumber(ticket) > tonumber(its) then
       its = ticket

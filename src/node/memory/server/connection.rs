@@ -16,14 +16,14 @@ use crate::{
     node::{Connection, Disconnected, Guard, Incoming, Operation, batch},
 };
 
-/// A command takes effect when it is flushed, in a batch with the others that wait. What the node says is kept at
-/// the node's end, where other connections' commands can put pushes between the answers.
+/// A command takes effect when it is flushed, in a batch with the others that wait. Output is kept at the node's end,
+/// where commands of other connections can put pushes between the answers.
 pub(super) struct MemoryConnection {
     process: Arc<Process>,
     client_id: u64,
     hears: bool,
     waiting: VecDeque<(Arc<Operation>, Arc<Guard>)>,
-    /// Until the first of what was said may be read.
+    /// Sleeps until the first output may be read.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
@@ -92,7 +92,7 @@ impl Connection for MemoryConnection {
         if let Some((Some(due), _)) = open.said.front()
             && *due > Instant::now()
         {
-            // Woken earlier where the connection breaks.
+            // It is woken earlier if the connection breaks.
             open.waiting = Some(cx.waker().clone());
             let sleep = self
                 .sleep

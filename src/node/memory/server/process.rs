@@ -22,23 +22,23 @@ pub(super) struct State {
     pub(super) store: Store,
     pub(super) clock: TokioClock,
     pub(super) up: bool,
-    /// Whatever a node says comes this much later.
+    /// The delay of everything that the node sends.
     pub(super) delay: Duration,
-    /// How many connections there ever were.
+    /// The number of connections that there ever were.
     connections: u64,
-    /// Counts stops.
+    /// Counts stops and restarts.
     pub(super) life: u64,
-    /// By its number: the node's end of every connection that is not broken.
+    /// The node's end of every connection that is not broken, by the connection's number.
     open: BTreeMap<u64, Open>,
 }
 
 /// The node's end of a connection.
 pub(super) struct Open {
-    /// What it hears; empty: nothing.
+    /// The channel that it is subscribed to. Empty for none.
     channel: Arc<str>,
-    /// What was said on it, with the instant from which it may be read, if it comes late.
+    /// The output of the node, each with the time from which it may be read, if it is delayed.
     pub(super) said: VecDeque<(Option<Instant>, Incoming)>,
-    /// Who waits for more.
+    /// The reader that waits for more.
     pub(super) waiting: Option<Waker>,
 }
 
@@ -61,12 +61,12 @@ impl Process {
 }
 
 impl State {
-    /// No client has reached it, and it has never stopped.
+    /// Returns true if no client has reached it and it has never stopped.
     pub(super) fn is_new(&self) -> bool {
         self.connections == 0 && self.life == 0
     }
 
-    /// A new connection that hears this channel: its number.
+    /// Opens a connection that is subscribed to this channel. Returns its number.
     pub(super) fn connect(&mut self, channel: &Arc<str>) -> u64 {
         self.connections += 1;
         if !channel.is_empty() {
@@ -81,12 +81,12 @@ impl State {
         self.connections
     }
 
-    /// The node's end of this connection. None: it is broken.
+    /// The node's end of this connection. `None` if it is broken.
     pub(super) fn open(&mut self, connection: u64) -> Option<&mut Open> {
         self.open.get_mut(&connection)
     }
 
-    /// Nobody reads this connection any more.
+    /// The client has closed this connection.
     pub(super) fn close(&mut self, connection: u64) {
         if let Some(open) = self.open.remove(&connection) {
             self.unsubscribe(&open);
@@ -103,19 +103,20 @@ impl State {
         }
     }
 
-    /// When what the node says now may be read.
+    /// The time from which output that is made now may be read.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.delay.is_zero()).then(|| Instant::now() + self.delay)
     }
 
-    /// Answers on this connection.
+    /// Puts an answer on this connection.
     pub(super) fn answer(&mut self, connection: u64, due: Option<Instant>, answer: Answered) {
         if let Some(open) = self.open.get_mut(&connection) {
             open.said.push_back((due, Incoming::Answer(answer)));
         }
     }
 
-    /// Hands what was published to every connection that hears it, and gives who waits for it.
+    /// Puts pushes that were published on every connection that is subscribed to their channel. Collects the wakers of
+    /// the readers.
     pub(super) fn hand_out(&mut self, due: Option<Instant>, woken: &mut Vec<Waker>) {
         for (channel, push) in self.store.take_pushes() {
             for open in self.open.values_mut() {

@@ -14,7 +14,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Three that vote.
+/// Three nodes that vote.
 async fn three() -> ([MemoryNode; 3], Quorum) {
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
     let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
@@ -22,8 +22,8 @@ async fn three() -> ([MemoryNode; 3], Quorum) {
     (nodes, quorum)
 }
 
-/// How long one attempt takes, and what comes of it. The clock is paused, so only delays take time, and what timers are
-/// rounded up by: 10 ms at most, and 5 ms where there is no delay.
+/// How long one attempt takes, and its result. The clock is paused, so only delays take time, and the rounding of
+/// timers: at most 10 ms, and 5 ms without a delay.
 async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
     let start = Instant::now();
     let lease = quorum.mutex("a").try_lock().await;
@@ -36,7 +36,7 @@ async fn attempt(quorum: &Quorum) -> (Duration, Result<(), Error>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
+async fn a_node_that_restarts_empty_votes_after_its_quarantine() {
     let (nodes, quorum) = three().await;
     let lease = quorum.mutex("a").lock().await.unwrap();
     nodes[0].stop();
@@ -50,11 +50,11 @@ async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
     assert!(lease.is_valid(), "two of three are enough");
     sleep(*left + ms(6000)).await;
     assert_eq!(quorum.health().voting, 3);
-    // It has forgotten the lock, and a renewal put it back.
+    // It has forgotten the lock, and a renewal has put it back.
     let seen = quorum.inspect("a").await.unwrap();
     let holders = seen.nodes.iter().filter(|node| node.holder.is_some());
     assert_eq!(holders.count(), 3, "{seen}");
-    // Without a majority that remembers, nobody votes.
+    // Without a majority that remembers, no node votes.
     nodes[1].restart_empty();
     nodes[2].restart_empty();
     lease.lost().await;
@@ -63,7 +63,7 @@ async fn one_that_restarts_empty_votes_again_after_its_quarantine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_come_late_by_tokios_clock() {
+async fn delayed_answers_follow_tokios_clock() {
     let (nodes, quorum) = three().await;
     let (took, got) = attempt(&quorum).await;
     assert!(took < ms(5) && got.is_ok(), "{took:?} {got:?}");
@@ -91,7 +91,7 @@ async fn answers_come_late_by_tokios_clock() {
     for node in &nodes {
         node.delay(Duration::ZERO);
     }
-    // What was on its way keeps its time, and the one that was to answer never is dialled anew.
+    // Answers that were on their way keep their time. The node that would never have answered is dialled again.
     sleep(ms(10_000)).await;
     assert_eq!(quorum.health().voting, 3, "{quorum:?}");
     let (took, got) = attempt(&quorum).await;
@@ -99,7 +99,7 @@ async fn answers_come_late_by_tokios_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
+async fn answers_keep_their_order_and_a_break_is_reported_at_once() {
     use std::future::poll_fn;
     let node = MemoryNode::new();
     let mut connection = node.connect(&"".into()).unwrap();
@@ -133,7 +133,7 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
             Ok(Answer::Server(server::Reply::Loaded))
         ]
     );
-    // The delay of the first, on a paused clock.
+    // The delay of the first answer, on a paused clock.
     assert!(start.elapsed() >= ms(300) && start.elapsed() < ms(310));
     node.delay(ms(60_000));
     connection.send(
@@ -150,7 +150,7 @@ async fn no_answer_overtakes_another_and_a_break_is_told_at_once() {
 
 /// Real time goes on while tokio's stands still, and the other way round.
 #[tokio::test(start_paused = true)]
-async fn a_client_and_its_nodes_show_the_same_time_whatever_tokio_s_clock_does() {
+async fn clients_and_nodes_agree_on_time_although_tokios_clock_jumps() {
     let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
     let connect = || {
         let builder = Quorum::builder().nodes(&nodes);

@@ -44,7 +44,7 @@ fn request(owner: u128, verb: Verb) -> Command {
     })
 }
 
-/// What stands after a handshake, and whether `open` does.
+/// The record after a handshake, and true if `open` is there.
 fn meet(store: &mut Store) -> (BootRecord, bool) {
     let hello = Handshake {
         terms: TERMS,
@@ -68,7 +68,7 @@ fn voting(rules: Rules) -> Store {
 }
 
 #[test]
-fn a_restart_forgets_and_a_snapshot_brings_back_what_may_not_vote() {
+fn a_restart_forgets_and_a_restored_snapshot_votes_only_until_it_is_met() {
     let store = &mut voting(Rules::ALL);
     store.apply(&acquire(1, 60_000), GUARD, T).unwrap();
     let snapshot = store.snapshot();
@@ -98,7 +98,7 @@ fn a_read_only_server_writes_nothing() {
     assert!(meet(store).1, "nothing to write");
 }
 
-/// Its connections are gone, and what they would have heard.
+/// Its connections are gone, and with them the pushes that they would have received.
 #[test]
 fn after_a_restart_nobody_listens() {
     let store = &mut voting(Rules::ALL);
@@ -134,7 +134,7 @@ fn after_a_restart_nobody_listens() {
     assert_eq!(store.locks(T).count(), 0, "whom nobody hears is dropped");
 }
 
-/// What the trap of §10 does once its rule is off.
+/// The effect of the trap of §10 when its rule is off.
 #[cfg(feature = "test-util")]
 #[test]
 fn without_the_guard_an_extension_is_obeyed() {

@@ -1,4 +1,4 @@
-//! What the user may give as a node: a URL, what the `redis` crate made of one, or a master in this process.
+//! The values that may be given as a node: a URL, what the `redis` crate made of one, or a master in this process.
 
 use redis::{Client, ConnectionInfo};
 
@@ -9,22 +9,20 @@ use super::{
 };
 use crate::{Error, MemoryNode, base::printable::printable};
 
-/// Anything that names a server: a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for
-/// TLS, `unix:///path?db=..&user=..&pass=..`), a [`redis::ConnectionInfo`] or a [`redis::Client`].
+/// Anything that names a server. It may be a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS, or
+/// `unix:///path?db=..&user=..&pass=..`), a [`redis::ConnectionInfo`] or a [`redis::Client`].
 ///
-/// Of it, quorate takes the address, the credentials and the database. The connection is always
-/// quorate's own, because the restart rule needs it. A [`redis::Client`] with TLS certificates inside
-/// is refused, as they cannot be read out: give those of its CA to `Builder::ca_certificates`. Client
-/// certificates are not supported.
+/// quorate takes the address, the credentials and the database from it. The connection is always quorate's own, because
+/// the restart rule needs it. A [`redis::Client`] with TLS certificates inside is refused, because they cannot be read
+/// out. Give the certificates of its CA to `Builder::ca_certificates` instead. Client certificates are not supported.
 ///
-/// TLS trusts the certificates given to `Builder::ca_certificates` (feature `tls-rustls`). Without them
-/// it trusts those that the environment variables `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR`
-/// (directories) name, or else those of the system. If a variable leads to no certificate, the node's
-/// state says so. `rediss://host:port/#insecure` trusts anybody and is for tests.
+/// TLS trusts the certificates given to `Builder::ca_certificates` (feature `tls-rustls`). Without them it trusts the
+/// certificates that the environment variables `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR` (directories) name. If these
+/// are not set, it trusts the system's certificates. If a variable leads to no certificate, the node's state says so.
+/// `rediss://host:port/#insecure` trusts any server, and is for tests.
 ///
-/// In a password, the characters `@ : / # ? %` must be percent-encoded (`@` is `%40`). A URL that could
-/// be read in two ways is refused, and the error shows only its scheme and its host. No error, state, log
-/// or `Debug` shows a password.
+/// In a password, the characters `@ : / # ? %` must be percent-encoded (`@` is `%40`). A URL that could be read in two
+/// ways is refused, and the error shows only its scheme and its host. No error, state, log or `Debug` shows a password.
 pub trait IntoNode: sealed::Sealed {
     #[doc(hidden)]
     fn into_node(self) -> Result<Target, Error>;
@@ -36,12 +34,12 @@ impl IntoNode for MemoryNode {
     }
 }
 
-/// Which kind of master it is.
+/// The kind of master.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A server.
     Server(Address),
-    /// One in this process.
+    /// A master in this process.
     Memory(MemoryNode),
 }
 

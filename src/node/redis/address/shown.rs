@@ -1,8 +1,8 @@
-//! What an error may show of a URL that is not valid: nothing that may belong to a password.
+//! The part of an invalid URL that an error may show: nothing that may belong to a password.
 
 use super::url;
 
-/// The words before `://` that are shown.
+/// The words before `://` that may be shown.
 const SCHEMES: &[&str] = &[
     "redis",
     "rediss",
@@ -16,11 +16,11 @@ const SCHEMES: &[&str] = &[
     "tcp",
 ];
 
-/// The longest name that a host may have.
+/// The greatest length of a host name.
 const LONGEST_HOST: usize = 253;
 
-/// The scheme, and what is surely host and port, or the path of a socket. All else is `***`. Of several URLs with blanks
-/// between them, the same of each.
+/// The scheme, and what is surely host and port, or the path of a socket. The rest is shown as `***`. If the text is
+/// several valid URLs with blanks between them, each is shown like this.
 pub(super) fn shown(text: &str) -> String {
     let urls: Vec<&str> = text.split_whitespace().collect();
     match urls.len() > 1 && urls.iter().all(|url| url::parse(url).is_ok()) {
@@ -34,7 +34,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 fn shown_alone(url: &str) -> String {
-    // Without a scheme it may be a piece of a password: one with a comma, in a list of URLs.
+    // Without a scheme it may be a piece of a password: a list of URLs is cut at a comma in a password.
     let Some((scheme, rest)) = url.split_once("://") else {
         return "***".into();
     };
@@ -46,7 +46,7 @@ fn shown_alone(url: &str) -> String {
     }
     let unix = scheme.to_ascii_lowercase().ends_with("unix");
     let (login, place) = match rest.rsplit_once('@') {
-        // This `@` may be in a password, with the rest of the password on both sides.
+        // This `@` may be in a password, so that parts of the password are on both sides of it.
         Some((before, _)) if unix || before.contains(['?', '#']) => {
             return format!("{scheme}://***");
         }
@@ -57,7 +57,7 @@ fn shown_alone(url: &str) -> String {
     if host.len() > LONGEST_HOST || !after.is_empty() && !after.starts_with([':', '/', '?', '#']) {
         return format!("{scheme}://***");
     }
-    // Without an `@`, what stands behind a `:` may be the beginning of a password.
+    // Without an `@`, the text behind a `:` may be the beginning of a password.
     let port = port_length(after);
     let is_port = !login.is_empty() || port == after.len();
     let (port, tail) = after.split_at(if is_port { port } else { 0 });
@@ -71,7 +71,7 @@ fn shown_alone(url: &str) -> String {
     format!("{scheme}://{login}{host}{port}{tail}")
 }
 
-/// How many bytes at the beginning are surely of a host's name, or of the path of a socket.
+/// The number of bytes at the beginning that surely belong to a host name, or to the path of a socket.
 fn host_length(place: &str, unix: bool) -> usize {
     if let Some(rest) = place.strip_prefix('[') {
         let is_address = |b: &u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
@@ -87,7 +87,7 @@ fn host_length(place: &str, unix: bool) -> usize {
     place.bytes().take_while(is_host).count()
 }
 
-/// How many bytes at the beginning are surely `:` and a port.
+/// The number of bytes at the beginning that are surely `:` and a port.
 fn port_length(text: &str) -> usize {
     let Some(rest) = text.strip_prefix(':') else {
         return 0;
@@ -100,7 +100,7 @@ fn port_length(text: &str) -> usize {
     }
 }
 
-/// Is there a login in the URL, or something that was meant as one?
+/// Returns true if the URL contains a login, or something that was meant as one.
 pub(super) fn may_hold_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let port = rest.split_once(':').map(|(_, port)| port);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_surely_no_password_is_shown() {
+    fn a_shown_url_hides_every_part_that_may_be_a_password() {
         for (url, text) in [
             ("redis://h/x", "redis://h/x"),
             ("REDISS://h_1.b-c:6379", "REDISS://h_1.b-c:6379"),

@@ -32,19 +32,19 @@ fn the_hint_is_given_where_a_password_may_be() {
 }
 
 #[test]
-fn what_another_reader_would_drop_is_refused() {
+fn url_parts_that_another_parser_would_drop_are_refused() {
     for (url, why) in [
         (
             "redis://me:12?hunter2@h",
-            "behind the ? may stand only protocol=",
+            "after the ? only protocol= is allowed",
         ),
         (
             "redis://h?password=hunter2",
-            "behind the ? may stand only protocol=",
+            "after the ? only protocol= is allowed",
         ),
-        ("redis://me:12/hunter2@h", "an @ stands behind a /"),
-        ("redis://:one@h/0redis://:two@i", "an @ stands behind a /"),
-        ("unix:///me:hunter2@/run/r.sock", "an @ stands behind a /"),
+        ("redis://me:12/hunter2@h", "it has an @ after a /"),
+        ("redis://:one@h/0redis://:two@i", "it has an @ after a /"),
+        ("unix:///me:hunter2@/run/r.sock", "it has an @ after a /"),
         (
             "unix:///r.sock?PASS=hunter2",
             "only db=, user=, pass= and protocol=",
@@ -55,7 +55,7 @@ fn what_another_reader_would_drop_is_refused() {
         ),
         ("redis:///1", "its host is missing"),
         ("redis://me%3Ahunter2", "not a valid name"),
-        ("redis:/:hunter2@h", "an @ stands behind a /"),
+        ("redis:/:hunter2@h", "it has an @ after a /"),
         (
             "redis://h?protocol=hunter2",
             "not a valid node: Invalid protocol version;",
@@ -104,7 +104,7 @@ fn invalid(node: impl IntoNode) -> String {
 }
 
 #[test]
-fn urls_say_where_and_as_whom() {
+fn a_url_gives_the_address_the_database_and_the_login() {
     for (url, id, db, login) in [
         ("redis://localhost", "localhost:6379", 0, None),
         ("valkey://localhost:7/3", "localhost:7", 3, None),
@@ -144,7 +144,7 @@ fn urls_say_where_and_as_whom() {
 }
 
 #[test]
-fn what_names_a_server() {
+fn a_server_may_be_named_by_a_url_a_client_or_its_info() {
     let client = Client::open("redis://h:7/1").unwrap();
     let info = client.get_connection_info().clone();
     let string = String::from("redis://h:7/1");
@@ -159,7 +159,7 @@ fn what_names_a_server() {
 }
 
 #[test]
-fn one_server_twice_is_seen() {
+fn two_urls_of_one_server_are_equal() {
     assert_eq!(address("redis://H:7"), address("redis://user:pw@h:7/3"));
     assert_ne!(address("redis://h:7"), address("redis://h:8"));
     assert_ne!(address("redis://h:7"), address("redis://i:7"));
@@ -196,7 +196,7 @@ fn an_invalid_url_is_shown_without_its_password() {
 
 #[cfg(feature = "tls-rustls")]
 #[test]
-fn tls_is_taken_as_far_as_a_url_can_say_it() {
+fn a_url_can_ask_for_tls_and_for_insecure_tls() {
     for (url, insecure) in [
         ("rediss://h:7", false),
         ("VALKEYS://h:7/#insecure", true),

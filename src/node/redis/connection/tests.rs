@@ -10,7 +10,7 @@ use crate::node::answer::Answer;
 use crate::node::redis::outbox::CHUNK;
 use crate::node::{Fault, admission, mutex, server};
 
-/// What the connections listen to.
+/// The channel to which the connections are subscribed.
 const CHANNEL: &str = "quorate:wake:1";
 
 fn fake(capacity: usize) -> (RedisConnection<DuplexStream>, DuplexStream) {
@@ -24,7 +24,7 @@ fn connection<S>(stream: S) -> RedisConnection<S> {
     RedisConnection::new(stream, 7, channel, keys, secret, Inbox::new())
 }
 
-/// Operations of one reply each.
+/// Operations with one reply each.
 fn kills(operations: usize) -> Vec<Arc<Operation>> {
     let kill = || Operation::new(server::Command::Disconnect { client: 1 });
     std::iter::repeat_with(kill).take(operations).collect()
@@ -63,7 +63,7 @@ async fn incoming<S: AsyncRead + AsyncWrite + Unpin + Send>(
     poll_fn(|cx| c.poll_incoming(cx)).await
 }
 
-/// What comes next, which is no push.
+/// The next input, which must not be a push.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
     c: &mut RedisConnection<S>,
 ) -> Result<Answered, Disconnected> {
@@ -82,7 +82,7 @@ fn answered(incoming: Incoming) -> Answered {
     }
 }
 
-/// An error reply with this number: an answer that tells to which request it was given.
+/// An error reply with this number. The number shows to which request it was given.
 fn fault(number: usize) -> Answered {
     Err(Fault::Error(format!("ERR {number}")))
 }
@@ -206,7 +206,7 @@ async fn scripts_are_loaded_when_all_of_them_are() {
     }
 }
 
-/// A server answers each script as it reads it, and more of them may still be on their way.
+/// A server answers each script as it reads it, while later scripts may still be on their way.
 #[tokio::test]
 async fn the_first_of_several_replies_may_come_before_the_last_byte_has_left() {
     let load = Operation::new(server::Command::LoadScripts);
@@ -234,7 +234,7 @@ async fn the_first_of_several_replies_may_come_before_the_last_byte_has_left() {
     assert!(server.await.unwrap().0);
 }
 
-/// Each command takes its own replies, errors among them or not.
+/// Each command takes its own replies, including errors.
 #[tokio::test]
 async fn a_survey_takes_three_replies() {
     let (mut c, mut server) = fake(4096);
@@ -246,13 +246,13 @@ async fn a_survey_takes_three_replies() {
     let replies = [
         ":1\r\n",
         named,
-        "*0\r\n", // of the first
+        "*0\r\n", // of the first survey
         ":2\r\n",
         "-ERR 0\r\n",
-        "-ERR 0\r\n", // of the second
+        "-ERR 0\r\n", // of the second survey
         "-ERR 1\r\n",
         named,
-        named, // of the third
+        named, // of the third survey
         "-ERR 2\r\n",
     ];
     server.write_all(replies.concat().as_bytes()).await.unwrap();
@@ -270,7 +270,7 @@ async fn a_survey_takes_three_replies() {
 }
 
 #[tokio::test]
-async fn only_what_has_not_begun_to_leave_is_withdrawn() {
+async fn only_operations_that_have_not_begun_to_leave_are_withdrawn() {
     let (mut c, mut server) = fake(4);
     let (first, second) = (kills(2), kills(1));
     send(&mut c, &first);
@@ -305,7 +305,7 @@ async fn only_what_has_not_begun_to_leave_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn the_end_stays_the_end() {
+async fn a_connection_that_has_ended_stays_ended() {
     for (said, reason) in [
         ("", "the server closed the connection"),
         ("-ERR", "the server closed the connection"),
@@ -320,7 +320,7 @@ async fn the_end_stays_the_end() {
         ),
         (
             "-ERR 0\r\n-ERR 1\r\n:3\r\n",
-            "the server answers what was not asked",
+            "the server sent an answer without a request",
         ),
         (
             "-ERR 0\r\n-ERR 1\r\n-ERR bye\x1b[2J\r\n",
@@ -383,7 +383,7 @@ async fn a_broken_pipe_ends_it() {
     assert_eq!(answer(&mut c).await, Err(over));
 }
 
-/// Takes at most `width` bytes per call.
+/// A stream that takes at most `width` bytes per call.
 struct Narrow {
     width: usize,
     calls: usize,

@@ -79,7 +79,7 @@ async fn ask(connection: &mut dyn Connection, command: Command) -> Answered {
     }
 }
 
-/// What the server knows of the connection.
+/// The server's description of the connection.
 fn client(server: &Server, connection: &dyn Connection) -> String {
     let id = connection.client_id().to_string();
     let list = server.cmd(&["CLIENT", "LIST", "ID", &id]);
@@ -163,8 +163,8 @@ async fn a_connection_is_ready_for_commands() {
 }
 
 #[tokio::test]
-async fn silence_is_told_within_the_limit() {
-    // The kernel accepts; nobody answers.
+async fn a_silent_server_is_reported_within_the_limit() {
+    // The kernel accepts the connection, and no program answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let limit = Duration::from_millis(200);
     for (scheme, why) in [

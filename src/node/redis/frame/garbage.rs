@@ -1,25 +1,25 @@
-//! What is said of a server whose bytes are no reply, or too long a one.
+//! Texts for bytes of a server that are not a reply, or are too long.
 
 use crate::base::printable::printable;
 
-/// The longest reply that is accepted. Ours are some hundred bytes.
+/// The longest reply that is accepted. Normal replies have some hundred bytes.
 pub(super) const MAX_FRAME: usize = 1 << 20;
 
-/// How many characters of such bytes are told. Few, as a server may repeat what was sent.
+/// The number of characters of such bytes that are shown. It is small, because a server may repeat what was sent.
 const EXCERPT: usize = 20;
 
-/// What arrived is not valid RESP, or too much of it.
+/// The input is not valid RESP, or there is too much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node::redis) struct Garbage {
     why: String,
-    /// What the server says instead.
+    /// The bytes that the server sent instead.
     says: Option<Vec<u8>>,
 }
 
 impl Garbage {
-    /// These bytes are the beginning of something else.
+    /// These bytes are the beginning of something that is not RESP.
     pub(super) fn not_resp(bytes: &[u8]) -> Self {
-        // 21 is the first byte of a TLS alert, what a TLS port says to a plain HELLO.
+        // 21 is the first byte of a TLS alert, with which a TLS port answers a plain HELLO.
         if bytes.starts_with(&[21, 3]) {
             return Self::new("speaks TLS on this port: use rediss://, or its plain port");
         }
@@ -41,13 +41,13 @@ impl Garbage {
         Self::new("sends a line that does not end")
     }
 
-    /// It sends message after message that answers nothing and that nobody subscribed to.
+    /// It sends message after message that was not requested or subscribed to.
     pub(super) fn unasked() -> Self {
-        Self::new("sends messages that nobody asked for")
+        Self::new("sends messages that were not requested")
     }
 
     pub(super) fn endless() -> Self {
-        Self::new("nests its answers without end")
+        Self::new("nests its answers too deeply")
     }
 
     fn new(why: impl Into<String>) -> Self {
@@ -57,12 +57,12 @@ impl Garbage {
         }
     }
 
-    /// Completes "the server ...". `clean` takes out what nobody may read, before the text is cut.
-    pub(in crate::node::redis) fn text(&self, clean: impl FnOnce(&str) -> String) -> String {
+    /// Completes "the server ...". `shown` returns the part of the words that may be shown. They are cut afterwards.
+    pub(in crate::node::redis) fn text(&self, shown: impl FnOnce(&str) -> String) -> String {
         let Some(says) = &self.says else {
             return self.why.clone();
         };
-        let words = clean(&String::from_utf8_lossy(says));
+        let words = shown(&String::from_utf8_lossy(says));
         let line = words.split(['\r', '\n']).next().unwrap_or_default();
         let excerpt: String = line.chars().take(EXCERPT).collect();
         format!("{}: it says \"{}\"", self.why, printable(excerpt))

@@ -1,15 +1,15 @@
-//! The short way for almost all replies: they are decoded without a search for their end.
+//! A fast way for almost all replies: they are decoded without a search for their end.
 
 use redis_protocol::resp3::types::OwnedFrame;
 
-/// The longest array that is read this way: the answers to a whole batch.
+/// The longest array that is read this way. It is enough for the answers to a whole batch.
 const QUICK_ARRAY: i64 = 64;
-/// Any number of this many digits fits.
+/// A number of this many digits always fits.
 const QUICK_DIGITS: usize = 18;
 
-/// The frame that `bytes` begins with and its length, if it is whole and like almost all of ours:
-/// a number, a text, null, a short array of those, or one of such arrays, or what was published. It gives what
-/// `decode` would, at a seventh of the cost. All other replies are left to `decode`.
+/// The frame at the beginning of `bytes`, and its length, if the frame is whole and of a common form. These are a
+/// number, a text, null, a short array of those, an array of such arrays, or a published message. The result is the one
+/// that `decode` would give, at a seventh of the cost. All other replies are left to `decode`.
 pub(super) fn quick(bytes: &[u8]) -> Option<(OwnedFrame, usize)> {
     let (frame, rest) = match bytes.strip_prefix(b">3\r\n") {
         Some(message) => quick_push(message)?,
@@ -41,7 +41,7 @@ fn quick_array(
     Some((OwnedFrame::Array { data, attributes }, rest))
 }
 
-/// So many of what `element` reads.
+/// Reads `count` elements.
 fn quick_elements(
     mut rest: &[u8],
     count: usize,
@@ -75,7 +75,7 @@ fn quick_element(bytes: &[u8]) -> Option<(OwnedFrame, &[u8])> {
     }
 }
 
-/// The number on the first line, if it is there and surely fits, and what follows.
+/// The number on the first line, if it is complete and surely fits, and the rest of the bytes.
 fn quick_number(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (sign, digits) = match bytes {
         [b'-', digits @ ..] => (-1, digits),

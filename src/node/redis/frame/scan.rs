@@ -1,19 +1,19 @@
-//! Where a reply ends: found by counting, before anything of it is decoded.
+//! Finds the end of a reply by counting, before anything of it is decoded.
 
 use super::garbage::{Garbage, MAX_FRAME};
 
-/// HELLO's reply nests four deep.
+/// The greatest depth of nested arrays. HELLO's reply nests four deep.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// The longest line. It is searched again for its end each time that more of it has come.
+/// The longest line. The search for its end begins again each time that more of it has come.
 const MAX_LINE: usize = 256 << 10;
 
-/// How far the search for a frame's end got. So no byte is looked at twice.
+/// How far the search for a frame's end has got, so that complete elements are not read twice.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Everything before belongs to the frame.
+    /// Everything before this belongs to the frame.
     at: usize,
-    /// For every open array, how many elements are still to come; empty between frames.
+    /// For every open array, the number of elements still to come. Empty between frames.
     open: Vec<usize>,
 }
 
@@ -23,8 +23,8 @@ impl Scan {
         self.open.is_empty()
     }
 
-    /// The length of the frame that `bytes` begins with, or none if it is not whole yet: then call it
-    /// again with the same bytes and more.
+    /// The length of the frame at the beginning of `bytes`. `None` if the frame is not whole yet: then call this again
+    /// with the same bytes and more.
     pub(super) fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Garbage> {
         if self.open.is_empty() {
             self.open.push(1);
@@ -62,7 +62,7 @@ impl Scan {
                     let pairs = matches!(kind, b'%' | b'|');
                     let count = length(line)? * if pairs { 2 } else { 1 };
                     self.at += after;
-                    // Attributes stand before an element and do not count as one.
+                    // Attributes come before an element and do not count as one.
                     if let (b'|', Some(more)) = (kind, self.open.last_mut()) {
                         *more += 1;
                     }
@@ -82,7 +82,7 @@ impl Scan {
         }
     }
 
-    /// One element is complete, and so is every array that it was the last of. Is the frame?
+    /// One element is complete, and so is every array that it ends. Returns true if the frame is complete.
     fn end_element(&mut self) -> bool {
         while let Some(more) = self.open.last_mut() {
             *more -= 1;

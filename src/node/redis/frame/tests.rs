@@ -6,7 +6,7 @@ use redis_protocol::resp3::{
 
 use super::{scan::MAX_DEPTH, *};
 
-/// Hands the bytes over in pieces and collects the frames.
+/// Feeds in the bytes in pieces, and collects the frames.
 fn feed<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<Vec<OwnedFrame>, Garbage> {
     let (mut inbox, mut frames) = (Inbox::new(), Vec::new());
     let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -43,7 +43,7 @@ fn frames_are_the_same_wherever_they_are_cut() {
 }
 
 #[test]
-fn what_is_no_resp_is_refused_at_once() {
+fn bytes_that_are_not_resp_are_refused_at_once() {
     assert_eq!(
         garbage(b"HTTP/1.1 400 Bad Request\r\n"),
         "does not speak RESP: it says \"HTTP/1.1 400 Bad Req\""
@@ -68,7 +68,7 @@ fn what_is_no_resp_is_refused_at_once() {
 }
 
 #[test]
-fn too_much_is_refused_before_it_arrives() {
+fn oversized_frames_are_refused_before_they_arrive() {
     for bytes in [
         "$1048577\r\n",
         "*1048577\r\n",
@@ -83,14 +83,14 @@ fn too_much_is_refused_before_it_arrives() {
     assert!(
         garbage(&"+".repeat(MAX_FRAME + ROOM).into_bytes()).contains("a line that does not end")
     );
-    assert!(garbage(&"*2\r\n:1\r\n".repeat(MAX_DEPTH * 2).into_bytes()).contains("without end"));
-    assert!(garbage(&"*1\r\n".repeat(MAX_FRAME).into_bytes()).contains("without end"));
+    assert!(garbage(&"*2\r\n:1\r\n".repeat(MAX_DEPTH * 2).into_bytes()).contains("too deeply"));
+    assert!(garbage(&"*1\r\n".repeat(MAX_FRAME).into_bytes()).contains("too deeply"));
     let endless = format!("*{MAX_FRAME}\r\n{}", ":1\r\n".repeat(MAX_FRAME / 4));
     assert!(garbage(endless.as_bytes()).contains("more than 1024 KiB"));
 }
 
 #[test]
-fn what_is_quick() {
+fn only_simple_frames_take_the_quick_path() {
     for (bytes, quickly) in [
         (":0\r\n", true),
         (":-12\r\n", true),
@@ -173,7 +173,7 @@ fn frame() -> impl Strategy<Value = OwnedFrame> {
     })
 }
 
-/// A push like those of what is published, or nearly.
+/// A push like a published message, or almost like one.
 fn message() -> impl Strategy<Value = OwnedFrame> {
     proptest::collection::vec(frame(), 2..5).prop_map(|data| OwnedFrame::Push {
         data,
@@ -183,7 +183,7 @@ fn message() -> impl Strategy<Value = OwnedFrame> {
 
 proptest! {
     #[test]
-    fn any_frames_in_any_pieces(
+    fn any_frames_are_decoded_from_any_pieces(
         frames in proptest::collection::vec(frame(), 0..8),
         piece in 1..99_usize,
     ) {
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn the_quick_way_gives_the_same(frame in prop_oneof![3 => frame(), 1 => message()]) {
+    fn the_quick_path_gives_the_same_frame(frame in prop_oneof![3 => frame(), 1 => message()]) {
         let mut bytes = vec![0; frame.encode_len(false)];
         encode(&mut bytes, &frame, false).unwrap();
         let len = bytes.len();
@@ -212,12 +212,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = feed([&bytes[..]]);
     }
 
     #[test]
-    fn nor_those_that_resemble_frames(
+    fn bytes_that_resemble_frames_do_not_panic(
         bytes in "([-+:$*%~>|!=_#,(][0-9]{0,2}\r?\n?[a-z]{0,3}){0,40}",
     ) {
         let _ = feed(bytes.as_bytes().chunks(7));

@@ -1,4 +1,4 @@
-//! Texts for operators: why a server did not take our greeting, and what to do.
+//! Texts for operators: why a server did not accept the greeting, and what to do.
 
 use std::io;
 
@@ -16,17 +16,17 @@ use crate::{
 };
 use DialError::{Refused, Unreachable};
 
-/// Stands for words that may repeat a login.
-const HIDDEN: &str = "its words are not told, as they may repeat the password";
+/// Replaces words that may repeat a login.
+const HIDDEN: &str = "its message is hidden, because it may repeat the password";
 
-/// Why a reply did not come.
+/// The reason why a reply did not come.
 pub(super) enum Silence {
     Closed,
     Failed(io::Error),
     Garbage(Garbage),
 }
 
-/// What it means that a reply did not come. An error of the write tells more than a closed connection.
+/// The error for a reply that did not come. An error of the write tells more than a closed connection.
 pub(super) fn no_reply(
     silence: Silence,
     write_error: Option<io::Error>,
@@ -34,7 +34,7 @@ pub(super) fn no_reply(
 ) -> DialError {
     let error = match (silence, write_error) {
         (Silence::Garbage(garbage), _) => {
-            let text = garbage.text(|words| address.of_a_stranger(words));
+            let text = garbage.text(|words| address.secret().hidden_in_garbage(words).to_owned());
             return Refused(format!("it {text}"));
         }
         (Silence::Failed(error), _) | (Silence::Closed, Some(error)) => Some(error),
@@ -56,12 +56,12 @@ pub(super) fn no_reply(
     ))
 }
 
-/// What an error reply to the greeting means, and what to do.
+/// The meaning of an error reply to the greeting, and what to do.
 pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
     let user = address.user();
     let secret = address.secret();
     let words = match (word, secret::code(error)) {
-        // A login may be repeated in more ways than can be recognised.
+        // The answer to a login may repeat it in a form that is not recognised.
         (Word::Hello, "") if address.login.is_some() => HIDDEN.into(),
         (Word::Hello, code) if address.login.is_some() => format!("{code} ({HIDDEN})"),
         _ => printable(secret.hidden_in_error(error)),
@@ -82,8 +82,7 @@ pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
             "it asks for a password: put it into the node's URL, as in redis://user:password@host",
         ),
         "NOPERM" => Refused(format!(
-            "{user} has not all permissions that are needed, \
-             grant them with ACL SETUSER: {words}"
+            "{user} lacks permissions that quorate needs, grant them with ACL SETUSER: {words}"
         )),
         "DENIED" => refused(
             "it is in protected mode and serves its own host only: \
@@ -94,22 +93,22 @@ pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
         "MASTERDOWN" => unreachable("it is a replica that waits for its master"),
         "BUSY" => unreachable("it is busy with a script that does not end"),
         "ERR" if error.contains("max number of clients") => {
-            unreachable("it takes no more clients (maxclients)")
+            unreachable("it accepts no more clients (maxclients)")
         }
-        // Its words repeat what was sent, with the password.
+        // The server's words repeat what was sent, with the password.
         "ERR" if word == Word::Hello && error.contains("unknown command") => {
             refused("it does not know HELLO: it is older than Redis 7.0, or a proxy")
         }
         _ => match word {
-            Word::Hello | Word::SetInfo => Refused(format!("it refuses us: {words}")),
+            Word::Hello | Word::SetInfo => Refused(format!("it refuses this client: {words}")),
             Word::Select => Refused(format!(
-                "it does not let us use database {}: {words}",
+                "it does not let this client use database {}: {words}",
                 address.db
             )),
             Word::LoadScript | Word::Try(_) => {
-                Refused(format!("it does not take our scripts: {words}"))
+                Refused(format!("it does not accept quorate's scripts: {words}"))
             }
-            Word::Subscribe => Refused(format!("it does not take our SSUBSCRIBE: {words}")),
+            Word::Subscribe => Refused(format!("it does not accept SSUBSCRIBE: {words}")),
         },
     }
 }

@@ -1,5 +1,5 @@
-//! What is said, in which order: HELLO with the login, the database, our name, the scripts, a try of
-//! every right, and the channel of this process.
+//! The commands of the greeting and their order: HELLO with the login, the database, the library's name, the scripts, a
+//! try of every right, and the channel of this process.
 
 use crate::node::{
     redis::{
@@ -10,7 +10,7 @@ use crate::node::{
     server,
 };
 
-/// What is said and answered by one reply.
+/// One command of the greeting. Each gets one reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     Hello,
@@ -21,7 +21,7 @@ pub(super) enum Word {
     Subscribe,
 }
 
-/// All of it, and its bytes. An empty channel is none.
+/// The greeting's commands, and their bytes. With an empty channel nothing is subscribed to.
 pub(super) fn greeting(address: &Address, keys: &Keys, channel: &str) -> (Vec<Word>, Vec<u8>) {
     let (mut words, mut bytes) = (Vec::new(), Vec::new());
     let mut say = |word, parts: &[&str]| {
@@ -50,7 +50,7 @@ pub(super) fn greeting(address: &Address, keys: &Keys, channel: &str) -> (Vec<Wo
         words.push(Word::Try(right));
         encode::words(&mut bytes, &right.words(keys));
     }
-    // Last, so that nothing is published to a connection that does not come about.
+    // This is the last one, so that nothing is published to a connection that fails before.
     if !channel.is_empty() {
         words.push(Word::Subscribe);
         encode::words(&mut bytes, &["SSUBSCRIBE", channel]);

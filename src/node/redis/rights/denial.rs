@@ -1,17 +1,17 @@
-//! Which errors say that a right is missing, or the command itself.
+//! Recognises errors that say that a right is missing, or that a command does not exist.
 
-/// What a server's ACL does not permit.
+/// The thing that a server's ACL does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node::redis) enum Denial {
     Command,
-    /// Perhaps this one only: an ACL may permit some names of locks and not others.
+    /// A key. It may be this one only: an ACL may permit some names of locks and not others.
     Key,
-    /// A channel of a process. Nothing that was asked for fails for want of it.
+    /// A channel of a process. No request fails because of it.
     Channel,
 }
 
-/// Does this error say that a right is missing? In a script it has the code `ERR`, and is told by
-/// its words: Redis 7.0 has words of its own there, later ones and Valkey have those of NOPERM.
+/// The right that is missing according to this error, if any. In a script the error has the code `ERR`, and is
+/// recognised by its words: Redis 7.0 has special words there, and later versions and Valkey have those of NOPERM.
 pub(in crate::node::redis) fn denial(error: &str) -> Option<Denial> {
     let has = |words| error.contains(words);
     if has("access a channel")
@@ -31,7 +31,7 @@ pub(in crate::node::redis) fn denial(error: &str) -> Option<Denial> {
     }
 }
 
-/// Does it say that there is no such command?
+/// Returns true if the error says that the command does not exist.
 pub(super) fn is_unknown(error: &str) -> bool {
     let start = "ERR unknown command";
     let said = error.get(..start.len());

@@ -1,4 +1,4 @@
-//! What the tries on one connection have shown, and what an operator is told of it.
+//! The rights that the tries on one connection have shown to be missing, and the texts for operators about them.
 
 use super::{
     NOT_TOLD, Right,
@@ -6,20 +6,20 @@ use super::{
 };
 use crate::node::redis::encode::Keys;
 
-/// What the tries on one connection have shown.
+/// The rights that the tries on one connection have shown to be missing.
 #[derive(Debug, Default)]
 pub(in crate::node::redis) struct Missing {
     withheld: Vec<&'static Right>,
-    /// The server has no such command, or calls it otherwise (`rename-command`).
+    /// The server has no such command, or has it under another name (`rename-command`).
     unknown: Vec<&'static Right>,
-    /// A key of ours may not be read or written.
+    /// A key of quorate may not be read or written.
     keys: bool,
-    /// A channel of ours may not be used.
+    /// A channel of quorate may not be used.
     channels: bool,
 }
 
 impl Missing {
-    /// Whether this error says that a right is missing, or the command itself.
+    /// Returns true if this error says that a right is missing, or that the command does not exist.
     pub(in crate::node::redis) fn is(error: &str) -> bool {
         denial(error).is_some() || is_unknown(error)
     }
@@ -31,12 +31,12 @@ impl Missing {
             Some(Denial::Channel) => self.channels = true,
             Some(Denial::Command) => self.withheld.push(right),
             None if is_unknown(error) => self.unknown.push(right),
-            // It may be full, a replica, or the try is one that fails: the right is there.
+            // The server may be full or a replica, or the try is one that fails. In each case the right is there.
             None => {}
         }
     }
 
-    /// Why the node cannot vote, and what to do. None: it can.
+    /// The reason why the node cannot vote, and what to do. `None` if it can.
     pub(in crate::node::redis) fn refusal(&self, user: &str, keys: &Keys) -> Option<String> {
         let needed = |right: &&&Right| right.without.is_none();
         let withheld: Vec<&Right> = self.withheld.iter().filter(needed).copied().collect();
@@ -70,13 +70,13 @@ impl Missing {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// Whether what is published cannot reach who waits.
+    /// Returns true if published messages cannot reach waiters.
     pub(in crate::node::redis) fn silences(&self) -> bool {
         let mut all = self.withheld.iter().chain(&self.unknown);
         self.channels || all.any(|right| right.is_of_a_channel())
     }
 
-    /// What an operator should know of a node that votes all the same.
+    /// A note for operators about a node that still votes.
     pub(in crate::node::redis) fn note(&self, keys: &Keys) -> Option<String> {
         let told = |verb: &'static str, rights: &[&Right]| -> Vec<String> {
             let useful =

@@ -16,23 +16,23 @@ fn in_scripts() -> BTreeSet<&'static str> {
     for script in scripts::all() {
         let calls = script.source().split("call('").skip(1);
         commands.extend(calls.map(|call| call.split('\'').next().unwrap()));
-        // By another name, as the handshake's `set`, it is no call of a new command.
+        // A call by another name, such as the handshake's `set`, is not a call of a new command.
         assert!(!script.source().contains("call(\""));
     }
     commands
 }
 
 #[test]
-fn what_the_scripts_run_is_tried_and_nothing_else_is_needed() {
+fn every_command_that_scripts_need_is_tried_and_no_other() {
     let mut needed = in_scripts();
-    // Where it is withheld, who waits asks from time to time.
+    // If it is withheld, waiters ask from time to time.
     assert!(needed.remove("SPUBLISH"));
     needed.extend(["SCRIPT LOAD", "EVAL", "EVALSHA"]);
     assert_eq!(tried(|right| right.without.is_none()), needed);
 }
 
 #[test]
-fn the_documented_line_is_what_is_tried() {
+fn the_documented_acl_matches_the_rights_that_are_tried() {
     let text = include_str!("../../../docs/operations.md");
     let line = text.split("-@all").nth(1).unwrap();
     let line = line.split("```").next().unwrap().split_whitespace();
@@ -80,12 +80,12 @@ fn a_try_names_the_keys_of_its_prefix() {
 }
 
 #[test]
-fn what_tells_of_a_missing_right() {
+fn errors_that_report_a_missing_right_are_recognised() {
     let command = Some(Denial::Command);
     let key = Some(Denial::Key);
     let channel = Some(Denial::Channel);
     for (error, what) in [
-        // Redis 7.0, later ones and Valkey; by themselves and in a script.
+        // The words of Redis 7.0, and of later versions and Valkey, for commands and for scripts.
         (
             "NOPERM this user has no permissions to run the 'hmget' command",
             command,
@@ -153,7 +153,7 @@ fn what_tells_of_a_missing_right() {
 }
 
 #[test]
-fn all_that_is_missing_is_told_at_once() {
+fn all_missing_rights_are_reported_at_once() {
     let right = |name: &str| TRIED.iter().find(|right| right.name == name).unwrap();
     let missing = |errors: &[(&str, &str)]| {
         let mut missing = Missing::default();
@@ -217,6 +217,6 @@ fn all_that_is_missing_is_told_at_once() {
     let channel = "NOPERM No permissions to access a channel";
     let (refusal, note) = missing(&[("SPUBLISH", channel)]);
     assert_eq!(refusal, None);
-    let why = "its ACL withholds channels of quorate (&q:wake:*): who waits";
+    let why = "its ACL withholds channels of quorate (&q:wake:*): waiters";
     assert!(note.as_ref().unwrap().starts_with(why), "{note:?}");
 }

@@ -1,4 +1,4 @@
-//! A batch on real servers: what is wrong with one lock of it, or with the server.
+//! Batches on real servers: something is wrong with one of the locks, or with the server.
 
 use super::*;
 use crate::node::answer::Answered;
@@ -42,7 +42,7 @@ fn one_corrupt_counter_is_one_error() {
 }
 
 #[test]
-fn a_key_of_another_type_is_somebody_elses() {
+fn a_key_of_another_type_counts_as_held_by_another() {
     on_servers(|real| {
         real.text(&["RPUSH", "quorate:@mutex:b", "x"]);
         let answers = real.together(&[
@@ -67,9 +67,9 @@ fn a_key_of_another_type_is_somebody_elses() {
     });
 }
 
-/// Counters in a key of another type: no lock is granted, and none stays behind.
+/// The counters are in a key of another type. No lock is granted, and none stays behind.
 #[test]
-fn counters_of_another_type_are_an_error_of_those_that_need_them() {
+fn counters_of_another_type_fail_only_operations_that_need_them() {
     for key in ["quorate:c0", "quorate:c1"] {
         on_servers(|real| {
             real.text(&["DEL", key]);
@@ -98,7 +98,7 @@ fn a_full_server_frees_first_and_then_takes_writes() {
             acquire("d", 1, secs(10), 5).into(),
             raise("b", 1, 9).into(),
         ]);
-        // A server looks at the first write of a script alone, and DEL is allowed.
+        // A server checks only the first write of a script, and DEL is allowed.
         assert_eq!(word(&answers[0]), "OOM");
         assert_eq!(answers[1..3], [freed(true), granted(5)]);
         assert_eq!(answers[3], Ok(Answer::Raised(9)));
@@ -134,7 +134,7 @@ fn behind_a_flush_of_the_scripts_nothing_is_done() {
     });
 }
 
-/// A whole one, of the longest names, with a counter of each.
+/// A full batch, with the longest names, and with a counter for each.
 #[test]
 fn sixty_four_operations_are_one_step() {
     on_servers(|real| {
@@ -152,7 +152,7 @@ fn sixty_four_operations_are_one_step() {
     });
 }
 
-/// §3: the same ACQUIRE has the same token in any batch.
+/// protocol §3: the same ACQUIRE has the same token in any batch.
 #[test]
 fn each_operation_keeps_its_own_p() {
     let acquires: Vec<Command> = (1..=5)

@@ -1,4 +1,4 @@
-//! A real server, spoken to byte by byte: by our commands and by any other.
+//! A real server, spoken to byte by byte: with the commands of this library, and with any others.
 
 use std::{
     io::{Read as _, Write as _},
@@ -28,7 +28,7 @@ use crate::{
     testing::conformance::{PREFIX, trial::GUARD},
 };
 
-/// A connection that says nothing but what it is told to.
+/// A connection that sends nothing except what it is told to.
 pub(super) struct Real {
     server: Arc<Server>,
     pub(super) stream: TcpStream,
@@ -36,7 +36,7 @@ pub(super) struct Real {
     pub(super) keys: Keys,
 }
 
-/// Runs a case on both servers, empty and voting.
+/// Runs a case on both kinds of server. Each is empty and votes.
 pub(super) fn on_servers(case: impl Fn(&mut Real)) {
     for kind in Kind::ALL {
         eprintln!("on {kind:?}");
@@ -83,14 +83,25 @@ impl Real {
         }
     }
 
-    fn raw(&mut self, words: &[&str]) -> OwnedFrame {
+    pub(super) fn raw(&mut self, words: &[&str]) -> OwnedFrame {
         let mut bytes = Vec::new();
         encode::words(&mut bytes, words);
         self.stream.write_all(&bytes).unwrap();
         self.read()
     }
 
-    /// Any command; its reply as text.
+    /// The text of the next message on a channel.
+    pub(super) fn push(&mut self) -> String {
+        match self.read() {
+            OwnedFrame::Push { data, .. } => match data.into_iter().last() {
+                Some(OwnedFrame::BlobString { data, .. }) => String::from_utf8(data).unwrap(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends any command. Returns the reply as text.
     pub(super) fn text(&mut self, words: &[&str]) -> String {
         match self.raw(words) {
             OwnedFrame::BlobString { data, .. }
@@ -105,7 +116,7 @@ impl Real {
         assert_eq!(self.text(words), "OK", "{words:?}");
     }
 
-    /// Of ours, in one write.
+    /// Sends commands of this library in one write.
     pub(super) fn batch(&mut self, commands: &[Command]) -> Vec<Answered> {
         let bytes = commands.iter().flat_map(|command| self.bytes(command));
         let bytes: Vec<u8> = bytes.collect();
@@ -117,7 +128,7 @@ impl Real {
         answers.collect()
     }
 
-    /// Of ours, as one script call.
+    /// Sends commands of this library as one script call.
     pub(super) fn together(&mut self, commands: &[Command]) -> Vec<Answered> {
         let mut bytes = encode::batch(commands.iter(), &self.keys);
         bytes.extend(encode::guard(GUARD));
@@ -134,14 +145,14 @@ impl Real {
         self.batch(&[command.into()]).pop().unwrap()
     }
 
-    /// It must answer.
+    /// Sends a request that must be answered.
     pub(super) fn say(&mut self, command: impl Into<Command>) -> Answer {
         let command = command.into();
         let answer = self.ask(command.clone());
         answer.unwrap_or_else(|fault| panic!("{}: {command:?}: {fault:?}", self.server))
     }
 
-    /// Its error's first word, where it must give one.
+    /// Sends a request that must fail. Returns the first word of the error.
     pub(super) fn error(&mut self, command: impl Into<Command>) -> String {
         let command = command.into();
         match self.ask(command.clone()) {
@@ -150,7 +161,7 @@ impl Real {
         }
     }
 
-    /// The handshake is answered by a record: that, and whether `open` stands.
+    /// Sends a handshake that must be answered by a record. Returns the record, and true if `open` is there.
     pub(super) fn record(&mut self, hello: &Handshake) -> (BootRecord, bool) {
         match self.say(admission::Command::Handshake(hello.clone())) {
             Answer::Admission(admission::Reply::Met(meeting)) => {
@@ -160,7 +171,7 @@ impl Real {
         }
     }
 
-    /// With the guard put in.
+    /// The bytes of a command with its guard.
     fn bytes(&self, command: &Command) -> Vec<u8> {
         let Wire {
             mut bytes,

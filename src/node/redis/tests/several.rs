@@ -1,4 +1,4 @@
-//! Several locks at once on a real server: keys of another kind, counters that are damaged, and the keys themselves.
+//! Several locks at once on a real server: keys of another type, damaged counters, and the keys themselves.
 
 use super::real::{Real, on_servers};
 use crate::node::{
@@ -21,16 +21,17 @@ fn held(which: &str, counter: u64, holder: Option<u128>) -> Answer {
     }
 }
 
-/// None of these stands there.
+/// Checks that none of these keys exists.
 fn gone(real: &mut Real, keys: &[&str]) {
     for key in keys {
         assert_eq!(real.text(&["EXISTS", key]), "0", "{key}");
     }
 }
 
-/// §8: somebody else's key in the place of a lock is never overwritten, and never ours; the others are not taken.
+/// protocol §8: a foreign key in the place of a lock is never overwritten, and never counts as this client's. The other
+/// locks are not taken.
 #[test]
-fn a_key_of_another_kind_is_against_all() {
+fn a_key_of_another_kind_refuses_the_whole_set() {
     on_servers(|real| {
         real.text(&["RPUSH", "quorate:@mutex:b", "x"]);
         for of in [vec!["a", "b"], vec!["b", "c"], vec!["a", "b", "c"]] {
@@ -49,7 +50,7 @@ fn a_key_of_another_kind_is_against_all() {
         );
         assert_eq!(real.text(&["LLEN", "quorate:@mutex:b"]), "1");
 
-        // One without an end is held for longest.
+        // A lock without an end is held for longest.
         real.say(one::acquire("c", 2, secs(10), 7));
         assert_eq!(
             real.say(acquire(&["b", "c"], 1, secs(10), 0)),
@@ -64,9 +65,9 @@ fn a_key_of_another_kind_is_against_all() {
     });
 }
 
-/// §8: no script raises after its first write: one counter that is not a number fails all before.
+/// protocol §8: no script fails after its first write. One counter that is not a number makes it fail before.
 #[test]
-fn a_corrupt_counter_spoils_all() {
+fn one_corrupt_counter_fails_the_whole_set() {
     on_servers(|real| {
         for bad in [
             "x",
@@ -110,9 +111,9 @@ fn a_corrupt_counter_spoils_all() {
     });
 }
 
-/// §8: a counter that cannot be read, or a line that is none, fails no RELEASE.
+/// protocol §8: a counter that cannot be read, or a queue key of another type, does not make a RELEASE fail.
 #[test]
-fn a_release_frees_whatever_else_is_damaged() {
+fn a_release_frees_although_other_keys_are_damaged() {
     on_servers(|real| {
         real.say(acquire(&BOTH, 1, secs(10), 5));
         let over = "9007199254740000";
@@ -126,7 +127,7 @@ fn a_release_frees_whatever_else_is_damaged() {
     });
 }
 
-/// §8: they are the keys of single locks.
+/// protocol §8: the keys are those of single locks.
 #[test]
 fn the_keys_are_those_of_single_locks() {
     on_servers(|real| {

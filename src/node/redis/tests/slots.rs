@@ -1,4 +1,4 @@
-//! Slots on real servers: keys of another type, and values that nobody of ours has written.
+//! Slots on real servers: keys of another type, and values that no client of this library has written.
 
 use super::{real::Real, *};
 use crate::{
@@ -25,7 +25,7 @@ fn limit(version: u64, slots: u32) -> Limit {
     Limit { version, slots }
 }
 
-/// Asked for slot 0.
+/// A request for slot 0.
 fn request(owner: u128, verb: Verb) -> Command {
     Command::Request(Request {
         target: Target::Slot(pool(), Some(0)),
@@ -34,7 +34,7 @@ fn request(owner: u128, verb: Verb) -> Command {
     })
 }
 
-/// Slot 0 of two, or a place in line.
+/// Asks for slot 0 of two, or a place in the queue.
 fn take(owner: u128) -> Command {
     take_as(Mode::Move, owner)
 }
@@ -99,7 +99,7 @@ fn a_key_of_another_type_is_an_error_and_keeps_nobody_from_releasing() {
             real.text(&["DEL", key]);
             real.text(&["SADD", key, "x"]);
             if key == "quorate:c1" {
-                // It is read where c0 has nothing.
+                // The counter is read from `c1` if `c0` does not have it.
                 real.text(&["DEL", "quorate:c0"]);
             }
             assert_eq!(word(&answer(real, inspect_slots())), "WRONGTYPE", "{key}");
@@ -121,7 +121,7 @@ fn a_key_of_another_type_is_an_error_and_keeps_nobody_from_releasing() {
 }
 
 #[test]
-fn a_damaged_limit_is_none() {
+fn a_damaged_limit_counts_as_missing() {
     on_servers(|real| {
         for damaged in [
             "many",
@@ -144,7 +144,7 @@ fn a_damaged_limit_is_none() {
 }
 
 #[test]
-fn a_damaged_place_is_out_of_line() {
+fn a_damaged_place_is_removed_from_the_queue() {
     on_servers(|real| {
         let (one, two) = (entry(1), entry(2));
         assert!(mine(real, 1).is_some());
@@ -168,7 +168,7 @@ fn a_damaged_counter_gives_no_slot() {
             assert_eq!(word(&answer(real, take(1))), "CORRUPT", "{damaged}");
             assert_eq!(real.text(&["HEXISTS", SLOTS, "0"]), "0");
         }
-        // It fails no one who holds the slot already.
+        // It does not fail for an owner that holds the slot already.
         real.text(&["HDEL", "quorate:c0", "@semaphore:0:a"]);
         assert_eq!(mine(real, 1), Some((0, 7)));
         real.text(&["HSET", "quorate:c0", "@semaphore:0:a", "many"]);
@@ -178,9 +178,9 @@ fn a_damaged_counter_gives_no_slot() {
     });
 }
 
-/// What somebody else wrote there travels to nobody.
+/// A ticket that somebody else wrote there is not passed on to any client.
 #[test]
-fn a_damaged_ticket_is_nobodys() {
+fn a_damaged_ticket_is_not_passed_on() {
     on_servers(|real| {
         assert!(mine(real, 1).is_some());
         for damaged in ["1e300", "inf", "-5", "9007199254740992"] {
@@ -198,7 +198,7 @@ fn a_damaged_ticket_is_nobodys() {
 }
 
 #[test]
-fn all_that_is_known_has_an_end() {
+fn every_semaphore_key_expires() {
     on_servers(|real| {
         let left = |real: &mut Real| {
             [SLOTS, ENDS, LINE].map(|key| real.text(&["PTTL", key]).parse::<i64>().unwrap())
@@ -208,7 +208,7 @@ fn all_that_is_known_has_an_end() {
         assert!(slots > 75_000 && ends > 75_000, "{slots} {ends}");
         assert!(mine(real, 2).is_none());
         assert!(left(real).iter().all(|left| *left > 75_000));
-        // Where less than three quarters are left, each use prolongs it.
+        // If less than three quarters are left, each use prolongs it.
         for command in [take(1), take(2), extend_slot(1)] {
             for key in [SLOTS, ENDS, LINE] {
                 real.text(&["PEXPIRE", key, "59000"]);

@@ -1,4 +1,4 @@
-//! Texts for operators: what is wrong where TLS fails, and what to do.
+//! Texts for operators: what is wrong when TLS fails, and what to do.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::base::printable::printable;
 
-pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "none of the certificates in ca_certificates vouches for its TLS certificate: \
-     give that of the CA which signed it";
+pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "its TLS certificate is not signed by any CA in ca_certificates: add \
+     the certificate of the CA that signed it";
 
-/// Nobody who is trusted signed it. With a bad signature, the CA that is trusted has the same name, but
+/// Returns true if no trusted CA has signed the certificate. With a bad signature, a trusted CA has the same name but
 /// another key.
 pub(super) fn is_unknown_issuer(error: &io::Error) -> bool {
     use CertificateError::{BadSignature, UnknownIssuer};
@@ -21,16 +21,15 @@ pub(super) fn is_unknown_issuer(error: &io::Error) -> bool {
     )
 }
 
-/// What is wrong and what to do, where TLS itself failed and not the connection under it.
+/// The reason and the remedy, if TLS itself failed and not the connection under it.
 pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
     let unknown_issuer = is_unknown_issuer(error);
     let error = rustls_error(error)?;
     Some(match error {
-        _ if unknown_issuer => "nobody whom this machine trusts vouches for its TLS certificate: \
-             name its CA's file in the environment variable SSL_CERT_FILE, \
-             or, in a program, give the file's text to Builder::ca_certificates \
-             (in tests, #insecure in the URL trusts anybody)"
+        _ if unknown_issuer => "its TLS certificate is not signed by any CA that this machine trusts: name its CA's \
+             file in the environment variable SSL_CERT_FILE, or, in a program, give the file's text to \
+             Builder::ca_certificates (in tests, #insecure in the URL accepts any certificate)"
             .into(),
         InvalidCertificate(_) => {
             format!(

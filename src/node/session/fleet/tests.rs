@@ -50,7 +50,7 @@ fn voter(terms: Terms) -> BootRecord {
     }
 }
 
-/// One that is 1 ms short of it.
+/// A record that is 1 ms short of voting.
 fn waiting(terms: Terms) -> BootRecord {
     BootRecord {
         witnessed: terms.quarantine() - 1,
@@ -58,7 +58,7 @@ fn waiting(terms: Terms) -> BootRecord {
     }
 }
 
-/// Records of other fleets: by N, by list.
+/// Records of other fleets: one by N, one by the list.
 fn others(record: &BootRecord) -> [BootRecord; 2] {
     let (n, list) = (record.clone(), record.clone());
     [
@@ -71,7 +71,7 @@ fn others(record: &BootRecord) -> [BootRecord; 2] {
 }
 
 #[test]
-fn it_vouches_by_voters_in_sight() {
+fn a_client_vouches_by_the_voters_in_sight() {
     let mut fleet = fleet(3);
     assert_eq!(fleet.vouch(), Vouch::Stranger, "nothing is in sight");
     for node in 0..3 {
@@ -87,7 +87,7 @@ fn it_vouches_by_voters_in_sight() {
 }
 
 #[test]
-fn a_foreign_voter_ends_all_vouching_and_one_that_does_not_vote_none() {
+fn a_foreign_voter_ends_vouching_and_a_foreign_non_voter_does_not() {
     for [voting, silent] in [
         [voter(OWN), waiting(OWN)].map(|r| others(&r)[0].clone()),
         [voter(OWN), waiting(OWN)].map(|r| others(&r)[1].clone()),
@@ -114,7 +114,7 @@ fn a_forced_bootstrap_vouches() {
 }
 
 #[test]
-fn it_brings_the_fleets_terms_where_it_vouches_and_else_the_greater() {
+fn a_vouching_client_brings_the_fleets_terms_others_the_greater() {
     let mut fleet = fleet(3);
     assert_eq!(fleet.terms_to_bring(), OWN, "nothing is known");
     fleet.see(at(1), 0, Some(&voter(terms(10, 9))));
@@ -140,13 +140,13 @@ fn only_voters_of_this_fleet_teach_and_the_greatest_of_each_counts() {
     fleet.see(at(1), 0, Some(&voter(terms(40, 5))));
     fleet.see(at(1), 1, Some(&voter(terms(30, 6))));
     assert_eq!(fleet.terms, Some(terms(40, 6)));
-    // Those that are in sight, not those that ever were.
+    // The voters in sight count, not those that were ever in sight.
     fleet.see(at(1), 0, Some(&voter(terms(30, 6))));
     assert_eq!(fleet.terms, Some(terms(30, 6)));
 }
 
 #[test]
-fn who_ever_met_a_voter_says_so_for_ever() {
+fn a_client_that_once_met_a_voter_always_says_so() {
     let mut fleet = fleet(3);
     fleet.see(at(1), 0, Some(&waiting(OWN)));
     for other in others(&voter(OWN)) {
@@ -161,7 +161,7 @@ fn who_ever_met_a_voter_says_so_for_ever() {
 }
 
 #[test]
-fn it_witnesses_a_node_from_when_it_saw_a_majority_with_it() {
+fn a_node_is_witnessed_from_when_a_majority_with_it_is_seen() {
     let mut fleet = fleet(3);
     let record = waiting(OWN);
     fleet.see(at(1), 0, Some(&record));
@@ -176,7 +176,7 @@ fn it_witnesses_a_node_from_when_it_saw_a_majority_with_it() {
         assert_eq!(fleet.witnesses_since(2), None, "its record is another's");
         assert_eq!(fleet.witnesses_since(0), Some(at(2)));
     }
-    // One goes, another comes: a majority all the time.
+    // One node goes and another comes, so there is a majority all the time.
     fleet.see(at(5), 2, Some(&record));
     fleet.see(at(6), 0, None);
     assert_eq!(fleet.witnesses_since(1), Some(at(2)));
@@ -220,7 +220,7 @@ fn a_voter_counts_on_the_fleets_terms_alone() {
     assert!(!fleet.counts(OWN), "nothing is known of the fleet");
     fleet.see(at(1), 0, Some(&voter(OWN)));
     assert!(fleet.counts(OWN));
-    // Another one votes on more: the first has to learn that before it counts.
+    // Another node votes on more. The first one has to learn that before it counts.
     fleet.see(at(1), 1, Some(&voter(terms(40, 5))));
     assert!(!fleet.counts(OWN) && fleet.counts(terms(40, 5)));
     assert_eq!(fleet.stop(), None, "more is welcome");
@@ -258,7 +258,7 @@ fn a_voter_with_less_than_asked_for_stops_and_goes_on_vouching() {
 }
 
 #[test]
-fn less_is_what_votes_or_was_vouched_for_and_has_less_than_asked_for() {
+fn only_voting_or_vouched_records_count_as_having_less() {
     let vouched = |terms| BootRecord {
         vouched: true,
         ..waiting(terms)
@@ -296,9 +296,14 @@ fn a_foreign_voter_stops_and_the_reason_names_it_and_the_way_out() {
         fleet.see(at(1), 2, Some(other));
         let why = fleet.stop().unwrap().to_string();
         assert!(why.contains("n2 votes for another fleet"), "{why}");
-        // What that node itself is refused for names both sides, and what to do.
+        // The refusal of that node itself names both sides, and what to do.
         let both = format!("{}; {}", fleet.difference(other), fleet.forget_hint());
-        for text in [difference, "3 masters", "word", "DEL locks:boot locks:open"] {
+        for text in [
+            difference,
+            "3 masters",
+            "fleet id",
+            "DEL locks:boot locks:open",
+        ] {
             assert!(both.contains(text), "{text}: {both}");
         }
         assert!(!fleet.counts(OWN));
@@ -345,7 +350,7 @@ fn two_addresses_of_one_process_are_found() {
     assert_eq!(fleet.claim_run(1, "a/00000000/-1"), Ok(()));
 }
 
-/// What each trap of §10 does once its rule is off.
+/// The effect of each trap of §10 when its rule is off.
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;

@@ -1,4 +1,4 @@
-//! What is made of answers, and releases until they are answered.
+//! How answers are handled, and releases that are sent until they are answered.
 
 use super::*;
 use crate::{
@@ -24,9 +24,9 @@ fn a_release_is_repeated_until_answered_or_over() {
     assert!(world.session.is_idle(), "what it would free has expired");
 }
 
-/// -1: done, and no vote. Where the node was taken for a voter, it is met again.
+/// The answer -1: the release is done, and it is no vote. If the node was taken for a voter, it is met again.
 #[test]
-fn a_release_on_a_memory_that_is_not_admitted_is_done_and_no_vote() {
+fn a_release_on_an_unadmitted_memory_is_done_and_is_not_a_vote() {
     let mut world = World::voting();
     world.release(1);
     world.sent();
@@ -35,7 +35,7 @@ fn a_release_on_a_memory_that_is_not_admitted_is_done_and_no_vote() {
     assert_eq!(world.told(), [(1, Err(Silence::NotAdmitted))]);
     assert_eq!(kinds(&world.sent()), ["handshake"]);
     assert_ne!(world.state(), NodeState::Voting);
-    // It is known now: what else is freed there asks for no more handshakes.
+    // It is known by now, so further releases there ask for no more handshakes.
     world.meet(RUN, 0);
     world.sent();
     for round in 2..100 {
@@ -68,7 +68,7 @@ fn releases_end_at_little_cost() {
     const MANY: u64 = 50_000;
     let mut world = World::new();
     for round in 0..MANY {
-        // Later ones end earlier.
+        // Later releases end earlier.
         let until = world.now.plus(u32::try_from(MANY - round).unwrap() * MS);
         world.step(|session, step| {
             session.release(step, &release_of(round), until, None);
@@ -85,13 +85,13 @@ fn releases_end_at_little_cost() {
     }
     assert!((1..=MANY / 50).contains(&searches), "{searches}");
     assert!(!world.session.is_idle(), "one is left");
-    // A little late, so that not each that ends is a look at all.
+    // A little late, so that not every release that ends needs a look of its own.
     world.now = world.now.plus(50 * MS);
     let seen = world.now;
     world.step(|session, step| session.tick(step, seen));
     assert!(world.session.is_idle());
     let took = cpu_time() - start;
-    // In a debug build. A search for each of the 50,000 takes far longer.
+    // The bound is for a debug build. A search for each of the 50,000 takes far longer.
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
@@ -176,10 +176,10 @@ fn a_damaged_counter_is_taken_from_no_reply() {
                 other => panic!("{other:?}"),
             }
         }
-        // Who holds is still told.
+        // The holder is still reported.
         assert_eq!(held(damaged).credible(), Ok(held(0)));
         assert_eq!(inspected(damaged).credible(), Ok(inspected(0)));
-        // A damaged ticket is none.
+        // A damaged ticket counts as none.
         assert_eq!(slots(7, damaged).credible(), Ok(slots(7, 0)));
     }
     let mut world = World::voting();
@@ -195,7 +195,7 @@ fn answers_say_how_long_a_round_trip_takes_on_this_connection() {
     let trip = |world: &World| world.session.round_trip(&world.settings);
     world.dial(7);
     assert_eq!(trip(&world), None);
-    // What was asked for leaves later: what it waited for that is none of the node's time.
+    // The request leaves later than it was asked for. The time in between is not the node's.
     world.pass(9 * MS);
     world.left();
     world.pass(8 * MS);
@@ -204,7 +204,7 @@ fn answers_say_how_long_a_round_trip_takes_on_this_connection() {
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
     assert_eq!(trip(&world), None, "the next may lead elsewhere");
 
-    // A RELEASE that is sent again behind the scripts is no sample.
+    // A RELEASE that is sent again behind the scripts is not a sample.
     let mut world = World::voting();
     world.release(1);
     world.pass(8 * MS);

@@ -1,4 +1,4 @@
-//! Requests that wait, are taken back, or are sent once only.
+//! Requests that wait, are taken back, or are sent only once.
 
 use super::*;
 use crate::node::answer::Answer;
@@ -7,7 +7,7 @@ use crate::node::session::inflight::MOST;
 const LAST: u64 = MOST as u64 + 3;
 
 #[test]
-fn what_is_taken_back_is_what_the_driver_had_been_given() {
+fn only_requests_given_to_the_driver_are_withdrawn() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     assert_eq!(world.acquire(2), Ok(()));
@@ -29,7 +29,7 @@ fn what_is_taken_back_is_what_the_driver_had_been_given() {
 }
 
 #[test]
-fn what_is_too_much_waits_in_order() {
+fn excess_requests_wait_in_order() {
     let mut world = full();
     assert_eq!(world.sent().len(), MOST);
     world.release(LAST);
@@ -53,7 +53,7 @@ fn what_is_too_much_waits_in_order() {
 }
 
 #[test]
-fn what_waits_is_taken_back_from_a_node_that_stalls() {
+fn waiting_requests_are_withdrawn_from_a_stalled_node() {
     let mut world = full();
     world.release(LAST);
     world.release(1);
@@ -77,7 +77,7 @@ fn what_waits_is_taken_back_from_a_node_that_stalls() {
 }
 
 #[test]
-fn what_waits_when_the_connection_is_lost_was_never_asked() {
+fn requests_waiting_at_a_lost_connection_were_never_sent() {
     let mut world = full();
     world.release(LAST);
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
@@ -95,7 +95,7 @@ fn what_waits_when_the_connection_is_lost_was_never_asked() {
 }
 
 #[test]
-fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
+fn handshakes_and_script_loads_are_not_sent_twice_or_forgotten() {
     let mut world = World::voting();
     for round in 1..=6 {
         assert_eq!(world.acquire(round), Ok(()));
@@ -128,7 +128,7 @@ fn what_is_under_way_is_not_sent_twice_and_not_forgotten() {
     assert_eq!(kinds(&world.sent()), ["handshake"]);
 }
 
-/// As many as may be unanswered, and three more.
+/// As many requests as may be unanswered, and three more.
 fn full() -> World {
     let mut world = World::voting();
     for round in 1..=MOST as u64 + 3 {

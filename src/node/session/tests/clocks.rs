@@ -5,7 +5,8 @@ use super::*;
 /// This client's wall clock when it connects, in µs.
 const WALL: u64 = 1_760_000_000_000_000;
 
-/// A node that votes and whose clock was `behind` when it was met. The wall clock went on by `took` until the answer came.
+/// A node that votes and whose clock was `behind` when it was met. The wall clock went on by `took` until the answer
+/// came.
 fn met(rules: Rules, behind: Duration, took: Duration) -> World {
     let mut world = World::with(rules);
     world.clock.set(world.now, WALL);
@@ -48,7 +49,7 @@ fn a_clock_that_is_more_than_max_ttl_behind_is_not_counted() {
     let why = met(Rules::ALL, more, Duration::ZERO).refusal();
     assert_eq!(
         why,
-        "its clock is 30.0 s behind this machine's, which is more than max_ttl: set whichever is wrong right (NTP)"
+        "its clock is 30.0 s behind this machine's, which is more than max_ttl: correct the clock that is wrong (NTP)"
     );
 }
 
@@ -77,7 +78,7 @@ fn a_clock_that_is_set_right_counts_from_the_next_handshake_on() {
     let mut world = met(Rules::ALL, hour, Duration::ZERO);
     let why = world.refusal();
     assert!(why.contains("its clock is 1 h behind"), "{why}");
-    // Its record is in sight all the same, and it is met every second.
+    // Its record is still in sight, and it is met every second.
     assert!(world.session.witness().is_some());
     world.pass(Duration::from_millis(1_100));
     assert_eq!(kinds(&world.sent()), ["handshake"]);
@@ -120,7 +121,7 @@ fn a_node_whose_clock_is_behind_is_asked_to_extend_and_not_to_grant() {
     assert!(matches!(world.acquire(1), Err(Silence::Unfit(_))));
     world.extend(2).unwrap();
     world.sent();
-    // Where its memory may not vote it is not asked for that either.
+    // If its memory may not vote, it is not asked for that either.
     let mut world = World::new();
     world.clock.set(world.now, WALL);
     world.dial(7);
@@ -131,7 +132,7 @@ fn a_node_whose_clock_is_behind_is_asked_to_extend_and_not_to_grant() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn without_clock_not_behind_it_votes() {
+fn without_the_rule_a_node_whose_clock_is_behind_votes() {
     let rules = Rules::without(Rule::ClockNotBehind);
     let world = met(rules, Duration::from_secs(3600), Duration::ZERO);
     assert_eq!(world.state(), NodeState::Voting);

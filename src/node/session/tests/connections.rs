@@ -4,7 +4,7 @@ use super::*;
 use crate::node::answer::Answer;
 
 #[test]
-fn a_silent_node_is_dialled_anew_and_the_old_connection_ended_first() {
+fn a_silent_node_is_redialled_and_its_old_connection_killed_first() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     world.release(1);
@@ -48,7 +48,7 @@ fn a_kill_that_failed_is_tried_again_and_one_that_is_forbidden_is_not() {
     assert_eq!(kinds(&world.sent()), ["handshake"], "forgotten");
 }
 
-/// One ACQUIRE travels on a connection that was lost; on the next one CLIENT KILL fails.
+/// An ACQUIRE is on a connection that was lost. On the next connection CLIENT KILL fails.
 fn kill_fails(rules: Rules) -> World {
     let mut world = World::with(rules);
     world.dial(7);
@@ -78,7 +78,7 @@ fn a_release_is_sent_again_behind_the_kill_that_was_repeated() {
         world.told().is_empty() && !world.session.is_idle(),
         "it proves nothing"
     );
-    // Nor when the connection was lost again before it was answered.
+    // The same when the connection was lost again before it was answered.
     world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
     world.dial(9);
     world.meet(RUN, 40_000);
@@ -109,7 +109,7 @@ fn a_release_is_done_in_the_midst_of_doubts_about_others() {
 }
 
 #[test]
-fn what_was_released_in_doubt_ends_with_the_doubt_or_with_its_own_time() {
+fn a_doubtful_release_ends_with_the_doubt_or_its_own_time() {
     // Another run: what the old connection carried is gone with its server.
     let mut world = kill_fails(Rules::ALL);
     world.pass(Duration::from_secs(6));
@@ -140,7 +140,7 @@ fn in_another_run_the_old_id_is_a_strangers() {
 }
 
 #[test]
-fn a_server_that_is_no_master_any_more_is_met_anew() {
+fn a_server_that_stopped_being_a_master_is_redialled() {
     for text in [
         "READONLY You can't write against a read only replica.",
         "LOADING Redis is loading the dataset in memory",
@@ -159,7 +159,7 @@ fn a_server_that_is_no_master_any_more_is_met_anew() {
         assert_eq!(world.told(), told);
         assert!(matches!(world.effects.front(), Some(Effect::Close(0))));
         assert!(matches!(world.state(), NodeState::Unreachable(..)));
-        // What the driver still read of the old connection, and its end, are nothing.
+        // Answers that the driver still reads from the old connection have no effect, and its end has none either.
         world.answer(Ok(Answer::Granted(1)));
         world.step(|session, step| session.disconnected(step, &Disconnected("reset".into())));
         world.effects.clear();
@@ -174,7 +174,7 @@ fn a_server_that_is_no_master_any_more_is_met_anew() {
 }
 
 #[test]
-fn a_server_that_withholds_what_locks_need_is_dialled_anew() {
+fn a_server_that_withholds_a_needed_right_is_redialled() {
     let withheld = || Err(Fault::Withheld("NOPERM no".into()));
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
@@ -210,7 +210,7 @@ fn a_note_is_that_of_the_connection() {
 }
 
 #[test]
-fn a_server_that_denies_its_role_again_and_again_is_dialled_ever_less_often() {
+fn a_server_that_keeps_denying_its_role_is_dialled_less_often() {
     let mut world = World::new();
     let start = world.now;
     let mut dials = 0;

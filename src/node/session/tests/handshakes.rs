@@ -1,4 +1,4 @@
-//! When a node is met, what a handshake brings, and what is made of the answer.
+//! When a node is met, what a handshake brings, and how its answer is handled.
 
 use super::*;
 use crate::node::admission::Vouch;
@@ -79,7 +79,7 @@ fn a_handshake_that_fails_does_not_say_which_run_this_is() {
 }
 
 #[test]
-fn what_is_witnessed_is_counted_from_the_last_answer_and_from_when_a_majority_is_seen() {
+fn witnessing_counts_from_the_last_answer_and_a_majority_in_sight() {
     let ms = Duration::from_millis;
     let mut world = World::new();
     world.dial(7);
@@ -100,7 +100,7 @@ fn what_is_witnessed_is_counted_from_the_last_answer_and_from_when_a_majority_is
         "since two were in sight: {}",
         handshake.witnessed
     );
-    // On its way to here the server counts for nothing.
+    // The time on the way back does not count for the server.
     world.pass(ms(400));
     world.meet(RUN, 1500);
     world.pass(ms(1100));
@@ -167,7 +167,7 @@ fn a_voter_on_less_than_the_fleets_terms_is_met_again_before_it_counts() {
     world.see_neighbour(Some(&greater));
     assert_eq!(world.state(), NodeState::Connecting);
     assert!(world.acquire(1).is_err());
-    // What was asked before the terms were known is asked again at once.
+    // A handshake that was sent before the terms were known is sent again at once.
     world.step(|session, step| session.meet_again(step));
     let mut greatest = greater.clone();
     greatest.terms.margin = Duration::from_secs(6);
@@ -207,7 +207,7 @@ fn a_foreign_voter_stops_every_node_and_is_asked_again_every_second() {
 }
 
 #[test]
-fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
+fn a_record_of_another_fleet_is_refused_with_both_sides_named() {
     let of = |witnessed| {
         Stored::Record(BootRecord {
             list: "theirs".into(),
@@ -268,7 +268,7 @@ fn what_is_not_of_this_fleet_is_refused_with_both_sides_and_a_way_out() {
     }
 }
 
-/// A record of this fleet at the neighbour, that does not vote.
+/// A record of this fleet on the neighbour. It does not vote.
 fn quiet() -> BootRecord {
     record("bbbb/00000000/-1", 0)
 }
@@ -295,7 +295,7 @@ fn run_and_id_of_a_foreign_record_are_brought_by_a_client_that_stays() {
     let stays = world.last_handshake();
     assert_eq!(stays.known, Some((RUN.into(), "id".into())));
     assert_eq!(stays.witnessed, 0);
-    // After a new connection it has to stay again.
+    // After a new connection the client has to stay again.
     world.step(|session, step| session.disconnected(step, &Disconnected("cut".into())));
     world.dial(8);
     world.read(RUN, foreign());

@@ -1,4 +1,4 @@
-//! What may travel when, step by step.
+//! Tests of what may be sent when, step by step.
 
 mod answers;
 mod backlog;
@@ -96,7 +96,7 @@ impl World {
         act(&mut self.session, &mut step)
     }
 
-    /// Lets time pass and ticks whenever that is due; never twice at one instant for nothing.
+    /// Lets time pass, and ticks whenever a tick is due. It never ticks twice at the same time without a reason.
     fn pass(&mut self, d: Duration) {
         let end = self.now.plus(d);
         let mut rings = 0;
@@ -134,18 +134,18 @@ impl World {
         self.step(|session, step| session.connected(step, client_id, None, true));
     }
 
-    /// The handshake is answered: by this run, witnessed for this long.
+    /// Answers the handshake: the server is in this run, and its memory was witnessed for this long.
     fn meet(&mut self, run: &str, witnessed: u64) {
         let record = record(run, witnessed);
         self.read(run, Stored::Record(record));
     }
 
-    /// The handshake is answered by what stands there.
+    /// Answers the handshake: this is stored on the server.
     fn read(&mut self, run: &str, stored: Stored) {
         self.read_with(run, stored, |_| {});
     }
 
-    /// The same, with something else in the answer.
+    /// The same, with a change in the answer.
     fn read_with(&mut self, run: &str, stored: Stored, change: impl FnOnce(&mut Meeting)) {
         let server = Server {
             run: run.into(),
@@ -168,7 +168,7 @@ impl World {
         )))));
     }
 
-    /// What was read of the neighbour b.
+    /// Sets the record that was read of the neighbour b.
     fn see_neighbour(&mut self, record: Option<&BootRecord>) {
         self.fleet.see(self.now, 1, record);
     }
@@ -185,7 +185,7 @@ impl World {
         self.step(|session, step| session.answered(step, answer));
     }
 
-    /// Connected, met, voting.
+    /// A node that is connected, met and voting.
     fn voting() -> Self {
         let mut world = Self::new();
         world.dial(7);
@@ -207,7 +207,7 @@ impl World {
 
     fn left(&mut self) {
         let now = self.now;
-        self.step(|session, _| session.left(now));
+        self.step(|session, _| session.mark_written(now));
     }
 
     fn told(&mut self) -> Vec<(u64, Result<Answer, Silence>)> {
@@ -258,7 +258,7 @@ fn release_of(round: u64) -> Arc<Operation> {
 
 /// A request for the mutex.
 fn asked(round: u64, verb: Verb) -> Arc<Operation> {
-    Target::mutex(name()).ask(&entry(round), verb)
+    Target::mutex(name()).operation(&entry(round), verb)
 }
 
 fn entry(round: u64) -> Entry {

@@ -15,7 +15,7 @@ fn the_last_handshake_brings_what_was_counted() {
 }
 
 #[test]
-fn the_last_handshake_is_that_which_is_under_way() {
+fn a_handshake_under_way_serves_as_the_last_one() {
     let mut world = watched();
     world.step(|session, step| session.meet_again(step));
     world.step(|session, step| session.part(step));
@@ -61,7 +61,7 @@ fn no_last_handshake_where_nothing_is_to_be_counted() {
     assert!(!unmet.session.is_parting());
 }
 
-/// Met, with 10 s of its quarantine left, and a majority in sight for 700 ms.
+/// A node that was met, with 10 s of its quarantine left, and a majority in sight for 700 ms.
 fn watched() -> World {
     let mut world = World::new();
     world.see_neighbour(Some(&record("bbbb/00000000/-1", 0)));

@@ -1,4 +1,5 @@
-//! A REPAIR may leave a lock behind, as an ACQUIRE may; and unlike one it is not the first of its owner.
+//! Repairs. A REPAIR may leave a lock behind, as an ACQUIRE may. Unlike an ACQUIRE it is not the first request of its
+//! owner.
 
 use super::*;
 use crate::node::answer::Answer;

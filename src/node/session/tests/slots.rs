@@ -1,4 +1,4 @@
-//! A request about a slot that comes late may give up what a later one was answered with.
+//! A request about a slot that comes late may give up the slot that a later answer has named.
 
 use super::*;
 use crate::node::answer::Answer;
@@ -28,10 +28,10 @@ fn take(round: u64) -> Arc<Operation> {
         floor: 1,
         wait: Waiting::Slot(seat),
     };
-    Target::Slot(pool, Some(0)).ask(&entry(round), take)
+    Target::Slot(pool, Some(0)).operation(&entry(round), take)
 }
 
-/// A TAKE was lost with its connection, and another one is there.
+/// A TAKE was lost with its connection, and another connection was opened.
 fn met_again() -> World {
     let mut world = World::voting();
     let operation = take(1);
@@ -68,21 +68,21 @@ fn says(world: &mut World) -> Result<Answer, Silence> {
 }
 
 #[test]
-fn behind_the_end_of_the_older_connection_it_counts() {
+fn a_slot_answer_counts_once_the_older_connection_is_killed() {
     let mut world = met_again();
     world.answer(Ok(Answer::Server(server::Reply::Disconnected(true))));
     assert!(says(&mut world).is_ok());
 }
 
 #[test]
-fn where_the_older_connection_may_not_be_ended_it_is_no_vote() {
+fn a_slot_answer_is_not_a_vote_if_the_kill_is_not_permitted() {
     let mut world = met_again();
     world.answer(Err(Fault::Withheld("NOPERM no".into())));
     assert_eq!(says(&mut world), Err(Silence::ConnectionLost));
 }
 
 #[test]
-fn where_ending_it_failed_it_is_no_vote() {
+fn a_slot_answer_is_not_a_vote_if_the_kill_failed() {
     let mut world = met_again();
     world.answer(Err(Fault::Error("ERR".into())));
     assert_eq!(says(&mut world), Err(Silence::ConnectionLost));

@@ -20,7 +20,7 @@ fn a_node_that_does_not_answer_is_stalled_and_asked_for_nothing() {
             .iter()
             .any(|e| matches!(e, Effect::Withdraw(0)))
     );
-    // The second ACQUIRE and its RELEASE had not left: neither is owed any more.
+    // The second ACQUIRE and its RELEASE had not left. Neither is owed any more.
     world.step(|session, step| session.withdrawn(step, 2, 0));
     assert!(world.session.is_idle());
     world.sent();
@@ -40,7 +40,7 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
     assert_eq!(world.acquire(1), Ok(()));
     world.left();
     world.pass(499 * MS);
-    // Both in the turn of the loop that finds the node stalled: neither has left.
+    // Both are sent in the turn of the loop that finds the node stalled, so neither has left.
     assert_eq!(world.acquire(2), Ok(()));
     world.release(2);
     let owed = world.release(1);
@@ -49,7 +49,7 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
     assert!(matches!(world.state(), NodeState::Stalled(_)));
     assert!(world.sent().is_empty());
     world.step(|session, step| session.withdrawn(step, 3, 0));
-    // This process may end now, and the node obey the first ACQUIRE then.
+    // This process may end now, and the node may carry out the first ACQUIRE after that.
     assert_eq!(kinds(&world.sent()), ["release"]);
     world.pass(100 * MS);
     assert!(world.sent().is_empty(), "once");
@@ -65,7 +65,7 @@ fn a_release_that_a_stall_took_back_is_sent_behind_what_it_frees() {
 fn nobody_is_stalled_before_time_was_looked_at() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
-    // The process stood still, and what arrived meanwhile is unread.
+    // The process was paused, and what arrived in the meantime is unread.
     world.now = world.now.plus(10_000 * MS);
     assert_eq!(world.state(), NodeState::Voting);
     assert_eq!(world.acquire(2), Ok(()));
@@ -135,9 +135,9 @@ fn the_time_that_a_node_may_take_begins_when_the_request_left() {
     let mut world = World::voting();
     assert_eq!(world.acquire(1), Ok(()));
     world.now = world.now.plus(3_000 * MS);
-    assert!(world.session.unleft() > 0);
+    assert!(world.session.unwritten() > 0);
     world.left();
-    assert!(world.session.unleft() == 0);
+    assert!(world.session.unwritten() == 0);
     assert_eq!(world.acquire(2), Ok(()));
     world.pass(MS);
     world.left();
@@ -145,10 +145,10 @@ fn the_time_that_a_node_may_take_begins_when_the_request_left() {
     assert_eq!(world.state(), NodeState::Voting);
     world.pass(MS);
     assert!(matches!(world.state(), NodeState::Stalled(_)));
-    // The second one is taken back; the first had left.
+    // The second request is taken back. The first one had left.
     world.step(|session, step| session.withdrawn(step, 1, 0));
-    assert!(world.session.unleft() == 0);
+    assert!(world.session.unwritten() == 0);
     world.answer(Ok(Answer::Granted(1)));
     assert_eq!(world.acquire(3), Ok(()));
-    assert!(world.session.unleft() > 0);
+    assert!(world.session.unwritten() > 0);
 }

@@ -1,4 +1,4 @@
-//! A server that refuses writes is told of, and is asked as before.
+//! A server that refuses writes is reported, and is asked as before.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn a_voter_that_refuses_a_write_is_told_and_is_still_asked() {
 }
 
 #[test]
-fn an_error_of_a_request_tells_that_writes_are_refused_until_the_next_handshake() {
+fn a_write_error_of_a_request_is_shown_until_the_next_handshake() {
     for error in [
         OOM,
         "MISCONF Errors writing to the AOF file: No space left on device",

@@ -18,7 +18,7 @@ fn place() -> Place {
     Place::new(at(0), TICKET, terms, 3, Rules::ALL)
 }
 
-/// It has asked all nodes, and each answered that it is first behind a holder that did not wait.
+/// A place that has asked all nodes. Each answered that it is first behind a holder that did not wait.
 fn in_line() -> Place {
     let mut place = place();
     assert_eq!(place.next(at(0)), Step::Ask(vec![0, 1, 2], 1));
@@ -28,7 +28,7 @@ fn in_line() -> Place {
     place
 }
 
-/// The same, and it has asked all nodes once more.
+/// The same, after it has asked all nodes once more.
 fn in_line_twice() -> Place {
     let mut place = in_line();
     assert_eq!(place.next(at(260)), Step::Ask(vec![0, 1, 2], 2));
@@ -56,7 +56,7 @@ fn rests_until(place: &mut Place, now: u64) -> Option<Tick> {
     }
 }
 
-/// What it wants besides asking.
+/// The next step that is not a request.
 fn settles(place: &mut Place, now: u64) -> Step {
     loop {
         match place.next(at(now)) {
@@ -74,12 +74,12 @@ fn wins(place: &mut Place, now: u64) -> Won {
 }
 
 #[test]
-fn it_asks_all_nodes_and_then_each_from_time_to_time() {
+fn a_waiter_asks_all_nodes_and_then_each_from_time_to_time() {
     let mut place = in_line();
     let beat = rests_until(&mut place, 10).unwrap();
     assert!((at(220)..=at(260)).contains(&beat), "{beat:?}");
     assert_eq!(place.next(at(260)), Step::Ask(vec![0, 1, 2], 2));
-    // Who stands further behind asks every third of its life.
+    // A waiter that is further behind asks every third of its life.
     for node in 0..3 {
         place.answered(at(270), node, behind(4, 5_000, 7));
     }
@@ -90,7 +90,7 @@ fn it_asks_all_nodes_and_then_each_from_time_to_time() {
 
 /// Until then a node need not tell it that it is next.
 #[test]
-fn who_has_come_asks_again_soon_however_many_stand_before_it() {
+fn a_new_waiter_asks_again_soon_at_any_rank() {
     let mut place = place();
     place.next(at(0));
     for node in 0..3 {
@@ -108,7 +108,7 @@ fn who_has_come_asks_again_soon_however_many_stand_before_it() {
 }
 
 #[test]
-fn who_is_next_asks_when_what_stands_before_it_ends() {
+fn the_next_waiter_asks_when_the_current_lease_ends() {
     let mut place = place();
     place.next(at(0));
     for node in 0..3 {
@@ -143,13 +143,13 @@ fn after_one_hand_over_the_others_are_asked() {
 }
 
 #[test]
-fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
+fn a_waiter_yields_all_to_a_smaller_ticket_only() {
     for (ticket, yields) in [(TICKET - 1, true), (TICKET + 1, false), (0, false)] {
         let mut place = in_line();
         place.handed(at(100), 0, 1, 7);
         place.next(at(112));
         place.answered(at(121), 1, behind(0, 900, ticket));
-        // The third may still be ours.
+        // It may still get the third node.
         rests_until(&mut place, 121);
         place.answered(at(122), 2, behind(0, 900, ticket));
         if !yields {
@@ -158,7 +158,7 @@ fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
         }
         assert_eq!(place.next(at(122)), Step::GiveWay(vec![(0, 1)]));
         rests_until(&mut place, 122);
-        // A late word about what was given back is told again that it was.
+        // A late message about what was given back: the node is told again that it was.
         place.handed(at(124), 0, 1, 7);
         rests_until(&mut place, 124);
         place.came_back(at(125), 0);
@@ -169,11 +169,11 @@ fn it_gives_all_back_to_a_smaller_ticket_and_to_no_other() {
 }
 
 #[test]
-fn who_is_called_asks_everywhere_and_then_only_who_calls() {
+fn a_called_waiter_asks_all_nodes_then_only_the_calling_one() {
     let mut place = in_line();
     place.called(at(100), 1);
     assert_eq!(place.next(at(100)), Step::Ask(vec![0, 1, 2], 2));
-    // It asks while it calls: once more when that is answered.
+    // It asks the node while the node calls. It asks once more when that request is answered.
     place.called(at(101), 2);
     rests_until(&mut place, 101);
     place.answered(at(110), 2, behind(0, 0, 0));
@@ -185,9 +185,9 @@ fn who_is_called_asks_everywhere_and_then_only_who_calls() {
 }
 
 #[test]
-fn who_becomes_next_is_heard_of_now_and_again_in_time() {
+fn a_waiter_told_that_it_is_next_asks_now_and_at_the_given_time() {
     let mut place = in_line();
-    // It has just asked: that is fresh enough.
+    // It has just asked, which is recent enough.
     place.told_next(at(50), 1, ms(60));
     assert_eq!(rests_until(&mut place, 50), Some(at(112)));
     assert_eq!(place.next(at(112)), Step::Ask(vec![1], 2));
@@ -199,9 +199,9 @@ fn who_becomes_next_is_heard_of_now_and_again_in_time() {
     assert_eq!(rests_until(&mut place, 610), Some(at(662)));
 }
 
-/// The last in line is told where the second may have vanished with the head.
+/// The last in the queue is told, in case the second one has vanished together with the first.
 #[test]
-fn who_is_told_asks_when_the_time_has_come_however_many_stand_before_it() {
+fn a_waiter_told_a_time_asks_then_at_any_rank() {
     let mut place = in_line();
     place.told_next(at(50), 1, ms(1_000));
     let fresh = rests_until(&mut place, 50).unwrap();
@@ -226,7 +226,7 @@ fn unequal_tokens_wait_for_the_rest_and_are_raised() {
 }
 
 #[test]
-fn a_raise_that_comes_to_nothing_gives_all_back() {
+fn a_failed_raise_yields_all() {
     let mut place = in_line();
     place.handed(at(100), 0, 1, 7);
     place.handed(at(100), 1, 1, 8);
@@ -276,7 +276,7 @@ fn a_vote_that_is_over_is_asked_for_again() {
 fn a_node_that_may_not_be_asked_is_left_alone_until_it_is_back() {
     let mut place = place();
     place.next(at(0));
-    place.refused(1);
+    place.mark_unsent(1);
     place.unanswered(at(10), 2);
     place.answered(at(10), 0, behind(3, 60_000, 0));
     assert_eq!(place.next(at(260)), Step::Ask(vec![0, 2], 2));
@@ -289,7 +289,7 @@ fn a_node_that_cannot_call_is_asked_more_often() {
     let mut place = place();
     place.next(at(0));
     for node in 0..3 {
-        place.hears(node, node != 1);
+        place.set_can_push(node, node != 1);
         place.answered(at(10), node, behind(0, 60_000, 0));
     }
     let next = rests_until(&mut place, 10).unwrap();
@@ -298,7 +298,7 @@ fn a_node_that_cannot_call_is_asked_more_often() {
 }
 
 #[test]
-fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
+fn after_a_raise_without_a_majority_the_next_one_raises_again() {
     let terms = Terms::new(Duration::from_secs(1), Duration::from_secs(30), ms(10));
     let mut place = Place::new(at(0), TICKET, terms, 5, Rules::ALL);
     place.next(at(0));
@@ -308,7 +308,7 @@ fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
     }
     let mut raised = Vec::new();
     for now in 10..3_000 {
-        // Each vote is over at another time, and comes again with its token: never all of them at once.
+        // Each vote ends at another time and comes again with its token, so they are never all good at once.
         match place.next(at(now)) {
             Step::Ask(nodes, seq) => {
                 for node in nodes {
@@ -328,7 +328,7 @@ fn a_raise_without_a_majority_is_over_and_the_next_majority_raises_anew() {
 }
 
 #[test]
-fn it_gives_way_to_a_holder_without_a_ticket_that_renews() {
+fn a_waiter_yields_to_a_ticketless_holder_that_renews() {
     let mut place = in_line();
     place.handed(at(100), 0, 1, 7);
     for (now, remaining) in [(110, 4_900), (300, 4_720)] {
@@ -365,14 +365,15 @@ fn between_equal_tickets_the_entry_decides() {
     assert_eq!(place.next(at(111)), Step::GiveWay(vec![(0, 1)]));
 }
 
-/// One of five nodes is ours, two are of one who stands before us: the other two may still be ours, and it waits, until
-/// one of them turns out to be out of reach. Otherwise one who is cut off from all but two would stop everybody.
+/// This waiter has one of five nodes, and an earlier waiter has two. It may still get the other two, so it waits until
+/// one of them turns out to be out of reach. Otherwise a waiter that is cut off from all but two nodes would stop
+/// everybody.
 #[test]
-fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
+fn a_partial_grant_is_yielded_only_if_it_cannot_win_otherwise() {
     type Change = fn(&mut Place);
     let (silent, refused, unreached): (Change, Change, Change) = (
         |place| place.unanswered(at(130), 4),
-        |place| place.refused(4),
+        |place| place.mark_unsent(4),
         |place| place.unreached(4),
     );
     let before: Change = |place| place.answered(at(130), 4, behind(0, 900, TICKET - 2));
@@ -382,7 +383,7 @@ fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
         let mut place = Place::new(at(0), TICKET, terms, 5, Rules::ALL);
         place.next(at(0));
         for node in 0..5 {
-            // Who has it now stood before us: that says nothing of who comes next.
+            // The present holder was before this waiter. That says nothing about the next one.
             place.answered(at(10), node, behind(0, 5_000, TICKET - 3));
         }
         place.handed(at(100), 0, 1, 7);
@@ -397,9 +398,9 @@ fn it_gives_way_only_if_it_cannot_win_without_who_stands_before() {
     }
 }
 
-/// A node that does not hear that it was given back is told again, and asked until it has heard it.
+/// A node that does not hear of a YIELD is told again, and asked until it has heard it.
 #[test]
-fn what_was_given_back_in_vain_is_given_back_again() {
+fn an_unconfirmed_yield_is_repeated() {
     let mut place = in_line();
     place.handed(at(100), 0, 1, 7);
     place.next(at(112));
@@ -429,9 +430,10 @@ fn what_was_given_back_in_vain_is_given_back_again() {
     assert!(given > 10, "{given}");
 }
 
-/// What a majority names is a lease, whatever its ticket: it must be able to be put back here.
+/// A holder that a majority names has a lease, no matter which ticket it has. It must be possible to repair that lease
+/// here.
 #[test]
-fn it_gives_way_to_one_whom_a_majority_names() {
+fn a_waiter_yields_to_a_holder_that_a_majority_names() {
     let by = |holder| Position::Behind {
         rank: 0,
         remaining: Some(ms(900)),
@@ -450,9 +452,9 @@ fn it_gives_way_to_one_whom_a_majority_names() {
     assert_eq!(place.next(at(112)), Step::GiveWay(vec![(0, 1)]));
 }
 
-/// Two votes of unequal tokens that are never good together for long enough to be raised.
+/// Two votes with unequal tokens that are never good at the same time for long enough to be raised.
 #[test]
-fn a_split_that_falls_apart_gives_all_back_to_who_stands_before() {
+fn an_expired_split_is_yielded_to_an_earlier_waiter() {
     for before in [true, false] {
         let mut place = in_line_twice();
         place.handed(at(280), 0, 1, 7);
@@ -469,7 +471,7 @@ fn a_split_that_falls_apart_gives_all_back_to_who_stands_before() {
     }
 }
 
-/// Tokens are raised while what is ours is good for long enough.
+/// Tokens are raised while the votes are good for long enough.
 #[test]
 fn unequal_tokens_are_not_waited_for_until_a_vote_is_over() {
     let mut place = in_line_twice();

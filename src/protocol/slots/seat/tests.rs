@@ -22,7 +22,7 @@ fn terms() -> Terms {
     Terms::new(ttl, life, Duration::from_millis(10))
 }
 
-/// Of three nodes.
+/// A search among three nodes.
 fn seat(slots: u32, waits: bool) -> Seat {
     let limit = Limit { version: 1, slots };
     Seat::new(7, terms(), limit, 3, Rules::ALL).waits(waits)
@@ -50,7 +50,7 @@ fn slots(mine: Option<(u32, u64)>, others: &[u32]) -> Slots {
     }
 }
 
-/// A node; the slot that it has for us, and its counter; and the slots that others have there.
+/// A node, the slot that it has for this search with its counter, and the slots that others have there.
 type Told<'a> = (usize, Option<(u32, u64)>, &'a [u32]);
 
 fn answers(seat: &mut Seat, ms: u64, all: &[Told<'_>]) {
@@ -59,7 +59,7 @@ fn answers(seat: &mut Seat, ms: u64, all: &[Told<'_>]) {
     }
 }
 
-/// One that has asked all nodes for slot 0, or the next free one.
+/// A search that has asked all nodes for slot 0, or the next free one.
 fn picks(slots: u32, waits: bool) -> Seat {
     let mut seat = seat(slots, waits);
     assert_eq!(next(&mut seat, 0), Step::Take(vec![0, 1, 2], Ask::Pick(0)));
@@ -133,7 +133,8 @@ fn a_raise_counts_only_if_it_is_exact() {
 #[test]
 fn a_vote_is_over_when_something_was_sent_behind_it() {
     let mut seat = picks(3, true);
-    // The first answer is that of two; it is moved to slot 0, and the third node answers the PICK only then.
+    // The first node has two requests to answer, because it is moved to slot 0. The third node answers the PICK only
+    // after that.
     answers(&mut seat, 10, &[(0, Some((0, 70)), &[]), (1, None, &[1])]);
     assert!(matches!(next(&mut seat, 10), Step::Rest(_)));
     let floor = Some(70);
@@ -158,7 +159,7 @@ fn a_try_is_refused_when_a_majority_has_answered_and_nothing_can_be_had() {
 }
 
 #[test]
-fn who_waits_for_an_answer_looks_at_nothing_else() {
+fn a_search_rests_while_an_answer_is_outstanding() {
     let mut seat = picks(2, true);
     answers(&mut seat, 10, &[(0, None, &[0, 1])]);
     seat.unanswered(at(10), 1);
@@ -170,7 +171,7 @@ fn who_waits_for_an_answer_looks_at_nothing_else() {
 }
 
 #[test]
-fn it_is_no_quorum_where_too_few_answer() {
+fn a_search_with_too_few_answers_ends_with_no_quorum() {
     let mut seat = picks(2, true);
     answers(&mut seat, 10, &[(0, None, &[0, 1])]);
     seat.unanswered(at(10), 1);
@@ -180,7 +181,7 @@ fn it_is_no_quorum_where_too_few_answer() {
 }
 
 #[test]
-fn who_cannot_get_what_it_has_gives_all_of_it_back_and_waits() {
+fn a_search_that_cannot_win_its_slot_yields_it_and_waits() {
     let mut seat = picks(1, true);
     answers(
         &mut seat,
@@ -188,7 +189,7 @@ fn who_cannot_get_what_it_has_gives_all_of_it_back_and_waits() {
         &[(0, Some((0, 70)), &[]), (1, None, &[0]), (2, None, &[0])],
     );
     assert_eq!(next(&mut seat, 10), Step::Yield(vec![0]));
-    // Another has it on two of three: nothing to try for.
+    // Another owner has it on two of three nodes, so there is nothing to try for.
     seat.yielded(at(20), 0);
     assert_eq!(next(&mut seat, 20), Step::Take(vec![0, 1, 2], Ask::Stay));
 }
@@ -223,7 +224,7 @@ fn a_call_is_followed_at_once_and_on_all_nodes() {
 }
 
 #[test]
-fn who_is_next_asks_when_who_was_called_is_late_by_the_nodes_clock_too() {
+fn the_next_waiter_asks_once_the_called_one_is_late_by_any_clock() {
     let mut seat = picks(1, true);
     answers(
         &mut seat,
@@ -254,7 +255,7 @@ fn a_node_with_a_smaller_ticket_is_asked_again_at_once() {
 }
 
 #[test]
-fn full_is_slept_through_until_the_first_end() {
+fn a_full_semaphore_is_asked_again_at_the_first_end() {
     let mut seat = picks(2, true);
     answers(
         &mut seat,
@@ -270,7 +271,7 @@ fn full_is_slept_through_until_the_first_end() {
 }
 
 #[test]
-fn another_limit_is_a_conflict_for_who_knows_none_and_is_followed_if_it_is_newer() {
+fn another_limit_is_a_conflict_unless_a_known_one_is_older() {
     let limit = Limit {
         version: 0,
         slots: 3,
@@ -298,7 +299,7 @@ fn another_limit_is_a_conflict_for_who_knows_none_and_is_followed_if_it_is_newer
 #[test]
 fn a_slot_that_does_not_fit_the_smaller_limit_is_given_back() {
     let mut seat = picks(2, true);
-    // Two of the old limit are still there.
+    // Two holders from before the resize are still there.
     answers(
         &mut seat,
         10,
@@ -320,7 +321,7 @@ fn a_slot_that_does_not_fit_the_smaller_limit_is_given_back() {
 }
 
 #[test]
-fn what_was_granted_too_long_ago_is_no_vote() {
+fn a_grant_from_too_long_ago_is_not_a_vote() {
     let mut seat = picks(2, true);
     answers(&mut seat, 10, &[(0, Some((0, 70)), &[])]);
     seat.answered_late(1);
@@ -333,14 +334,14 @@ fn what_was_granted_too_long_ago_is_no_vote() {
 fn an_answer_counts_from_the_oldest_request_that_it_may_belong_to() {
     let mut seat = picks(1, true);
     answers(&mut seat, 10, &[(0, Some((0, 70)), &[])]);
-    // The others are late: they are asked again, and that request is taken back before it is sent.
+    // The others are late. They are asked again, and that request is taken back before it is sent.
     seat.answered_late(1);
     seat.answered_late(2);
     seat.ask(at(5_000), 1, Duration::ZERO);
     seat.came_back(at(5_000), 1);
     while let Step::Take(nodes, _) | Step::Yield(nodes) = next(&mut seat, 5_000) {
         for node in nodes {
-            seat.refused(node);
+            seat.mark_unsent(node);
         }
     }
     answers(
@@ -354,7 +355,7 @@ fn an_answer_counts_from_the_oldest_request_that_it_may_belong_to() {
     );
 }
 
-/// A node as it answers: whether its answer is still on its way, and what it will say.
+/// A node's behaviour: says if its answer is still on its way, and what it will say.
 #[derive(Clone, Debug)]
 enum Says {
     Mine(u32, u64),
@@ -373,18 +374,18 @@ fn says() -> impl Strategy<Value = Says> {
 }
 
 proptest! {
-    /// Whatever five nodes say, and in whatever order: who wins has the slot with one token on three of them, by the
-    /// answer to what each was asked last; nothing is asked for ever without time passing; and at its end nobody who
-    /// was asked is forgotten.
+    /// For all answers of five nodes, in any order: a search that wins has the slot with one token on three of them,
+    /// each by the answer to the last request. It does not ask for ever without time passing. At its end it names every
+    /// node that was asked.
     #[test]
-    fn what_is_won_stands_on_a_majority(
+    fn a_won_slot_stands_on_a_majority(
         all in prop::collection::vec((0..5_usize, says(), 0..4_u64), 1..60),
         random in any::<u64>(),
     ) {
         let limit = Limit { version: 1, slots: 3 };
         let mut seat = Seat::new(7, terms(), limit, 5, Rules::ALL);
         let mut up_to = |most: u64| random % most.saturating_add(1);
-        // By node: how many requests are on their way; what it said to the last one.
+        // By node: the number of requests on their way, and the answer to the last one.
         let (mut pending, mut last) = ([0_u32; 5], [None; 5]);
         let mut asked = [false; 5];
         let mut now = 0;

@@ -9,7 +9,7 @@ fn holder(who: &str, left: u64) -> Holder {
     }
 }
 
-/// A node, who writes there, who reads there for how long, and who waits to write.
+/// A node, its writer, its readers with the time they have left, and the writers that wait.
 fn node(
     at: &str,
     writer: Option<&str>,
@@ -63,7 +63,7 @@ fn seen(nodes: impl IntoIterator<Item = NodeInspection>) -> Inspection {
 }
 
 #[test]
-fn an_operator_reads_who_reads_and_who_waits_to_write() {
+fn the_text_shows_readers_and_waiting_writers() {
     let seen = seen([
         node("h:1", None, &[("ann", 9_900), ("bob", 900)], &["eve"]),
         node("h:2", None, &[("ann", 9_800), ("joe", 9_990)], &["eve"]),
@@ -101,7 +101,7 @@ eve:1           3 of 5 nodes"#
 }
 
 #[test]
-fn an_operator_reads_who_writes() {
+fn the_text_shows_the_writer() {
     let seen = seen([
         node("h:1", Some("ann"), &[], &["eve", "joe"]),
         node("h:2", Some("ann"), &[], &["joe"]),
@@ -125,7 +125,7 @@ joe:1           2 of 3 nodes"#
 }
 
 #[test]
-fn what_cannot_be_told_is_not_called_free() {
+fn an_unknown_state_is_not_called_free() {
     let free = || node("h:1", None, &[], &[]);
     let waits = || node("h:1", None, &[], &["eve"]);
     let reads = |who| node("h:2", None, &[(who, 10)], &[]);
@@ -137,11 +137,11 @@ fn what_cannot_be_told_is_not_called_free() {
         ),
         (
             vec![reads("ann"), writes("bob"), free()],
-            ": nobody reads or writes, on 2 of 3 nodes there is an entry, 2 are needed",
+            ": nobody reads or writes: entries on 2 of 3 nodes, but 2 nodes must name the same holder",
         ),
         (
             vec![reads("ann"), silent("h:3"), silent("h:3")],
-            ": who reads or writes cannot be told, 1 of 3 nodes answered and 2 are needed",
+            ": the readers and the writer are unknown, 1 of 3 nodes answered and 2 are needed",
         ),
         (
             vec![reads("ann"), reads("ann"), silent("h:3")],
@@ -155,7 +155,7 @@ fn what_cannot_be_told_is_not_called_free() {
 }
 
 #[test]
-fn many_are_cut_and_counted() {
+fn many_readers_and_writers_are_cut_and_counted() {
     let names: Vec<String> = (0..30).map(|i| format!("r{i:02}")).collect();
     let readers: Vec<(&str, u64)> = names.iter().map(|name| (&**name, 500)).collect();
     let writers: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -184,7 +184,7 @@ fn many_are_cut_and_counted() {
 }
 
 #[test]
-fn what_nobody_uses_is_left_out() {
+fn unused_locks_are_left_out_of_the_text() {
     let unused = || node("h:1", None, &[], &[]);
     let free = seen([unused(), unused(), unused()]).to_string();
     assert!(free.starts_with("\"index\" is free\n"), "{free}");
@@ -208,7 +208,7 @@ fn what_nobody_uses_is_left_out() {
 }
 
 #[test]
-fn who_it_is_reads_well() {
+fn readers_and_waiting_writers_print_their_labels() {
     let one = seen([node("h:1", None, &[("ann", 8_250)], &["eve"])]);
     assert_eq!(
         one.readers()[0].to_string(),

@@ -30,7 +30,7 @@ fn waiter(at: &str, who: &str, waited: u64) -> Waiter {
     }
 }
 
-/// A node, its limit, who has which slot with which token, and who waits.
+/// A node, its limit, its slots with their holders and tokens, and its waiters.
 fn node(
     at: &str,
     limit: (u64, u32),
@@ -86,7 +86,7 @@ fn first_line(seen: &Inspection) -> String {
 }
 
 #[test]
-fn an_operator_reads_who_has_which_slot_and_who_waits() {
+fn the_text_shows_slots_with_their_holders_and_the_waiters() {
     let line = [("fay", 4_200), ("gil", 150)];
     let seen = seen([
         node(
@@ -102,7 +102,7 @@ fn an_operator_reads_who_has_which_slot_and_who_waits() {
     ]);
     assert_eq!(
         seen.to_string(),
-        r#""pool": 2 of 5 slots are taken; 2 wait in line
+        r#""pool": 2 of 5 slots are taken; 2 wait in the queue
 
 NODE  LIMIT  TAKEN  WAITING  STATE
 h:1   5      3      2        voting
@@ -117,9 +117,9 @@ SLOT  HOLDER  REMAINING  TOKEN  ON
 2     kim:1   8.0 s      8      1 of 5 nodes: no majority
 4     eve:1   8.0 s      3      1 of 5 nodes: no majority
 
-IN LINE  WAITED  ON
-fay:1    4.2 s   3 of 5 nodes
-gil:1    150 ms  2 of 5 nodes"#
+WAITER  WAITED  ON
+fay:1   4.2 s   3 of 5 nodes
+gil:1   150 ms  2 of 5 nodes"#
     );
     let slots = seen.slots();
     assert_eq!(slots[1].nodes, ["h:1", "h:2", "h:5"].map(Arc::from));
@@ -135,7 +135,7 @@ gil:1    150 ms  2 of 5 nodes"#
 }
 
 #[test]
-fn the_newest_limit_counts_and_of_one_version_the_smaller() {
+fn the_newest_limit_counts_and_the_smaller_of_one_version() {
     let of = |limits: [(u64, u32); 3]| seen(limits.map(|limit| node("h", limit, &[], &[])));
     assert_eq!(of([(1, 3), (2, 9), (1, 3)]).limit(), Some(9));
     assert_eq!(of([(2, 8), (2, 5), (1, 3)]).limit(), Some(5));
@@ -155,11 +155,11 @@ fn the_first_line_says_what_is_known() {
         (three(&[ann, bob], 2), "2 of 2 slots are taken"),
         (
             three(&[ann, bob], 1),
-            "2 slots are taken, and the limit is 1 by now",
+            "2 slots are taken, and the limit is now 1",
         ),
         (
             [silent("h"), silent("h"), node("h", (1, 5), &[ann], &[])],
-            "which slots are taken cannot be told, 1 of 3 nodes answered and 2 are needed",
+            "the taken slots are unknown, 1 of 3 nodes answered and 2 are needed",
         ),
     ] {
         assert_eq!(first_line(&seen(nodes)), format!("\"pool\": {said}"));
@@ -175,7 +175,7 @@ fn the_first_line_says_what_is_known() {
 }
 
 #[test]
-fn nobody_holds_a_slot_of_which_each_node_names_another() {
+fn a_slot_with_a_different_holder_on_each_node_is_not_held() {
     let split = seen([
         node("h:1", (1, 2), &[(0, "ann", 1)], &[]),
         node("h:2", (1, 2), &[(0, "bob", 1)], &[]),
@@ -197,7 +197,7 @@ fn slots_whose_holders_are_not_named_are_counted() {
         node.semaphore.as_mut().unwrap().slots.truncate(unnamed);
         node
     };
-    // One node names more of them: those make no other count.
+    // One node names more of them, which does not change the count.
     let seen = seen([on(10), on(30), on(10)]);
     assert_eq!(seen.taken_slots(), 30);
     let text = seen.to_string();
@@ -209,7 +209,7 @@ fn slots_whose_holders_are_not_named_are_counted() {
 }
 
 #[test]
-fn who_holds_a_slot_does_not_wait_where_a_node_was_not_told_yet() {
+fn a_slot_holder_is_not_shown_as_a_waiter_on_a_late_node() {
     let seen = seen([
         node("h:1", (1, 1), &[(0, "ann", 1)], &[("bob", 10)]),
         node("h:2", (1, 1), &[(0, "ann", 1)], &[("bob", 10)]),
@@ -250,7 +250,7 @@ fn a_mutex_of_the_same_name_is_shown_first_where_it_is_used() {
     );
     let line = both(None, &[("bob", 1)]);
     assert!(
-        line.starts_with("\"pool\" is free; 1 waits in line\n"),
+        line.starts_with("\"pool\" is free; 1 waits in the queue\n"),
         "{line}"
     );
     assert!(both(None, &[]).starts_with("\"pool\": 0 of 2 slots are taken\n"));

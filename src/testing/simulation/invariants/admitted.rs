@@ -1,9 +1,10 @@
-//! A semaphore admits no more than its limit: at no instant of true time are more of its slots held by leases that are
-//! good, each by its own holder's clock. While it is resized, no more than the greatest limit that was asked for.
+//! A semaphore admits no more holders than its limit. At every instant of true time, the number of its slots that are
+//! held by good leases, each by its own holder's clock, is at most the limit. While it is resized, it is at most the
+//! greatest limit that was asked for.
 
 use super::{Held, Operation, Violation, ms};
 
-/// All leases of one semaphore that are good now, one for each slot.
+/// Checks all leases of one semaphore that are good now, one for each slot.
 pub(crate) fn check(now: u64, limit: u32, good: &[&Operation]) -> Held {
     if good.len() <= limit as usize {
         return Ok(());
@@ -21,7 +22,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_one_too_many() {
+    fn one_holder_too_many_is_found() {
         let (a, b) = (operation(1, 5, 0, 10), operation(2, 6, 5, 20));
         assert_eq!(check(30, 2, &[&a, &b]), Ok(()));
         assert_eq!(check(30, 1, &[&a, &b]).unwrap_err().operations, [a, b]);

@@ -1,8 +1,8 @@
-//! Every call is answered within its stated time; a process that stands still does not count it.
+//! Every call is answered within its stated time. The time for which its process stands still does not count.
 
 use super::{Held, Operation, Violation, ms};
 
-/// A call that is not answered yet.
+/// Checks a call that is not answered yet.
 pub(crate) fn check(call: &Operation, now: u64, paused: u64, bound: u64) -> Held {
     let waited = now.saturating_sub(call.asked_at).saturating_sub(paused);
     if waited <= bound {
@@ -22,7 +22,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_late_answer() {
+    fn a_late_answer_is_found() {
         let call = operation(1, 0, 100, 0);
         assert_eq!(check(&call, 150, 0, 50), Ok(()));
         assert!(check(&call, 151, 0, 50).is_err());

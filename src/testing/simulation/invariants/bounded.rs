@@ -1,11 +1,11 @@
-//! Memory is bounded: what one client has unanswered at one master stays small.
+//! Memory is bounded: the number of requests that one client has unanswered at one master stays small.
 
 use super::{Held, Violation};
 
-/// Far more than the programs of these schedules ask for at once.
+/// Far more than the programs of these schedules send at once.
 const MOST: usize = 1_000;
 
-/// The most requests that may be unanswered at one master.
+/// Checks the number of requests that are unanswered at one master.
 pub(crate) fn check(client: usize, in_flight: usize) -> Held {
     if in_flight <= MOST {
         return Ok(());
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_what_piles_up() {
+    fn too_many_unanswered_requests_are_found() {
         assert_eq!(check(0, MOST), Ok(()));
         assert!(check(0, MOST + 1).is_err());
     }

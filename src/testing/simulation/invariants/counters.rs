@@ -1,5 +1,5 @@
-//! A node's counters never go back while its memory is the same, but for names that nobody asked
-//! for in 2 days.
+//! A node's counters never go back while its memory is the same. Names that nobody asked for in 2 days are the
+//! exception.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;
 pub(crate) struct Counters(BTreeMap<String, (u64, u64)>);
 
 impl Counters {
-    /// Seen in a reply at this TIME (µs). A grant counts up.
+    /// Notes a counter of a reply at this TIME (µs). A grant must have raised it.
     pub(crate) fn seen(
         &mut self,
         node: usize,
@@ -31,7 +31,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Another memory.
+    /// The node has another memory now.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_a_counter_that_goes_back_or_stands_still() {
+    fn a_counter_that_goes_back_or_stands_still_is_found() {
         let mut c = Counters::default();
         assert_eq!(c.seen(0, "a", 7, 10, true), Ok(()));
         assert_eq!(

@@ -1,10 +1,10 @@
-//! A renewed lease outlives servers that restart one after the other, each once the earlier votes and knows the
-//! lease again.
+//! A renewed lease outlives servers that restart one after the other. Each of them restarts only when the one before
+//! votes and knows the lease again.
 
 use super::{Held, Operation, Violation, ms};
 
-/// How many of these restarts a lease has seen since it was granted. None: one of them came so shortly before or
-/// after the grant that it may stand on too few servers.
+/// The number of these restarts since the lease was granted. `None` if a restart was so shortly before or after the
+/// grant that the lease may stand on too few servers.
 pub(crate) fn restarts(lease: &Operation, now: u64, restarts: &[u64], age: u64) -> Option<u64> {
     let granted = lease.answered_at.unwrap_or(lease.asked_at);
     let is_near = |at: &u64| at.abs_diff(granted) < age;
@@ -12,7 +12,7 @@ pub(crate) fn restarts(lease: &Operation, now: u64, restarts: &[u64], age: u64) 
     (!restarts.iter().any(is_near)).then(|| seen.count() as u64)
 }
 
-/// A lease that is over though its holder wants it.
+/// A lease is over although its holder wants it.
 pub(crate) fn check(lease: &Operation, now: u64, restarts: Option<u64>) -> Held {
     match restarts {
         Some(restarts) => {
@@ -28,7 +28,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_lease_that_is_over() {
+    fn a_lease_that_did_not_outlive_restarts_is_found() {
         let lease = operation(1, 5, 0, 10);
         assert_eq!(restarts(&lease, 50, &[4, 16, 40, 60], 6), Some(2));
         assert_eq!(restarts(&lease, 50, &[4, 15, 40, 60], 6), None, "young");

@@ -1,9 +1,9 @@
-//! Who enters fits: its slot, and those above it that are held then, are no more than the limit. That is more than to
-//! count holders only after a limit was lowered, for nobody is thrown out.
+//! A new holder fits: its slot and the slots above it that are held then are no more than the limit. This is stricter
+//! than counting holders only after a limit was lowered, because no holder is evicted then.
 
 use super::{Held, Operation, Violation};
 
-/// A lease of this slot was granted, beside others that are good. `limit`: the greatest that may be in force for it.
+/// Checks the grant of this slot beside other good leases. `limit` is the greatest limit that may be in force for it.
 pub(crate) fn check(
     lease: &Operation,
     slot: u32,
@@ -28,7 +28,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_who_does_not_fit() {
+    fn a_holder_that_does_not_fit_is_found() {
         let (a, b, c) = (
             operation(1, 5, 0, 10),
             operation(2, 6, 5, 20),

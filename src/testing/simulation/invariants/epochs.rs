@@ -1,18 +1,18 @@
-//! Epochs: a reader's token is not smaller than that of a writer before it, and smaller than that of every writer after
-//! it. (Readers of one epoch may have the same, or one a greater one than another.)
+//! Epochs: a reader's token is not less than that of a writer before it, and less than that of every writer after it.
+//! (Readers of one epoch may have equal or different tokens.)
 
 use super::{Held, Operation, Violation};
 
 /// The grants of one read-write lock, in the order of true time.
 #[derive(Debug, Default)]
 pub(crate) struct Epochs {
-    /// Each with the greatest token so far.
+    /// The reader's and the writer's grant with the greatest token so far.
     reader: Option<Operation>,
     writer: Option<Operation>,
 }
 
 impl Epochs {
-    /// A reader was granted it.
+    /// Checks a grant to a reader.
     pub(crate) fn read(&mut self, lease: &Operation) -> Held {
         if let Some(writer) = &self.writer
             && lease.token < writer.token
@@ -24,7 +24,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// A writer was granted it.
+    /// Checks a grant to a writer.
     pub(crate) fn wrote(&mut self, lease: &Operation) -> Held {
         if let Some(reader) = &self.reader
             && lease.token <= reader.token
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sees_an_epoch_before_the_last_writer_and_a_writer_within_one() {
+    fn an_epoch_older_than_a_writer_and_a_writer_within_one_are_found() {
         let mut epochs = Epochs::default();
         assert_eq!(epochs.read(&op(5)), Ok(()));
         assert!(epochs.wrote(&op(5)).is_err());

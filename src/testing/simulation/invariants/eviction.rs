@@ -1,8 +1,8 @@
-//! A holder learns within one ttl that an operator freed the name: no extension succeeds any more.
+//! A holder learns within one ttl that an operator freed the name, because its extensions do not succeed any more.
 
 use super::{Held, Operation, Violation, ms};
 
-/// A lease that is good, and when it should have been over because of an eviction.
+/// Checks a lease that is good. `over_by` says when it should have ended because of an eviction.
 pub(crate) fn check(lease: &Operation, now: u64, over_by: Option<u64>) -> Held {
     match over_by {
         Some(at) if now > at => {
@@ -18,7 +18,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_lease_outlive_its_eviction() {
+    fn a_lease_that_outlives_its_eviction_is_found() {
         let lease = operation(1, 5, 0, 10);
         assert_eq!(check(&lease, 50, None), Ok(()));
         assert_eq!(check(&lease, 50, Some(50)), Ok(()));

@@ -1,18 +1,18 @@
-//! Mutual exclusion: no two leases of one name are good at one instant of true time, each by its own
-//! holder's clock; but readers are beside each other.
+//! Mutual exclusion: no two leases of one name are good at the same instant of true time, each by its own holder's
+//! clock. Readers are the exception: they may hold a lease beside each other.
 
 use super::{Held, Operation, Violation, ms};
 
-/// As what somebody has a lease.
+/// How a lease is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// Alone.
     Alone,
-    /// Beside others who read.
+    /// Beside other readers.
     Reader,
 }
 
-/// All leases of one name that nobody gave up, and whether each is good by its holder's clock now.
+/// Checks all leases of one name that were not given up, each with whether it is good by its holder's clock now.
 pub(crate) fn check<'a>(
     now: u64,
     leases: impl Iterator<Item = (&'a Operation, Share, bool)>,
@@ -40,7 +40,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_two_holders() {
+    fn two_holders_at_once_are_found() {
         let (a, b, c) = (
             operation(1, 5, 0, 10),
             operation(2, 6, 5, 20),

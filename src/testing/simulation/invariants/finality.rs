@@ -2,16 +2,16 @@
 
 use super::{Held, Operation, Violation, ms};
 
-/// What was last seen of a lease, by its holder's clock.
+/// The last known state of a lease, by its holder's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// The instant at which it will be over unless it is prolonged before.
+    /// The instant at which it will be over unless it is prolonged.
     pub(crate) over_at: u64,
     pub(crate) over: bool,
 }
 
 impl Seen {
-    /// It is good or not at this instant of its holder's clock, until `over_at`.
+    /// Checks the lease's state at this instant of its holder's clock. It is good or over, and lasts until `over_at`.
     pub(crate) fn observe(
         &mut self,
         lease: &Operation,
@@ -41,7 +41,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_lease_come_back() {
+    fn a_lost_lease_that_comes_back_is_found() {
         let lease = operation(1, 5, 0, 10);
         let mut seen = Seen {
             over_at: 100,

@@ -1,5 +1,5 @@
-//! The store behind the lock, which takes a write only with the newest token it has seen: it never
-//! refuses a holder whose lease is good, or a token from the past was in use.
+//! The store behind the lock accepts a write only with the newest token that it has seen. It must never refuse a holder
+//! whose lease is good. If it does, a token from the past was in use.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Whether the write is taken.
+    /// Returns true if the write is accepted.
     pub(crate) fn write(&mut self, token: u64) -> bool {
         let takes = self
             .newest
@@ -26,7 +26,7 @@ impl Gate {
         takes
     }
 
-    /// A holder whose lease is good by its own clock writes.
+    /// Checks the write of a holder whose lease is good by its own clock.
     pub(crate) fn holder_writes(&mut self, lease: &Operation) -> Held {
         if !self.write(lease.token.unwrap_or(0)) {
             let newest = self.newest.clone().unwrap_or_else(|| lease.clone());
@@ -47,7 +47,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_refuses_an_older_write_and_tells_if_the_lease_was_good() {
+    fn an_older_write_is_refused_and_found_if_its_lease_was_good() {
         let mut gate = Gate::default();
         assert_eq!(gate.holder_writes(&operation(1, 5, 0, 10)), Ok(()));
         assert_eq!(gate.holder_writes(&operation(2, 8, 20, 30)), Ok(()));

@@ -1,8 +1,8 @@
-//! No key left: when nobody holds or wants anything any more, no lock stands on any node.
+//! No key is left: when nobody holds or wants anything any more, no lock stands on any node.
 
 use super::{Held, Violation};
 
-/// The locks that stand on a node.
+/// Checks the locks that stand on a node.
 pub(crate) fn check(node: usize, locks: &[String]) -> Held {
     match locks.first() {
         None => Ok(()),
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_a_key() {
+    fn a_leftover_key_is_found() {
         assert_eq!(check(0, &[]), Ok(()));
         assert!(check(0, &["a".into()]).unwrap_err().what.contains("node 0"));
     }

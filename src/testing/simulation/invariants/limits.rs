@@ -1,17 +1,17 @@
-//! A limit never goes back: what one memory says of a semaphore's limit is the same as before, or a newer version, or
-//! the same version with fewer slots, until it is forgotten.
+//! A limit never goes back. Until a memory forgets a semaphore's limit, its next answer about it is the same as before,
+//! or a newer version, or the same version with fewer slots.
 
 use std::collections::BTreeMap;
 
 use super::{Held, Violation};
 use crate::base::limit::Limit;
 
-/// What one memory has said, by semaphore.
+/// The last answer of one memory, by semaphore.
 #[derive(Debug, Default)]
 pub(crate) struct Limits(BTreeMap<String, (Limit, u64)>);
 
 impl Limits {
-    /// Said at this TIME (µs). What nobody has used for `kept` may be forgotten.
+    /// Checks an answer at this TIME (µs). A limit that nobody has used for `kept` may be forgotten.
     pub(crate) fn said(
         &mut self,
         node: usize,
@@ -32,7 +32,7 @@ impl Limits {
         Err(Violation::new("a limit never goes back", what, &[]))
     }
 
-    /// Another memory.
+    /// The node has another memory now.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_a_limit_that_goes_back() {
+    fn a_limit_that_goes_back_is_found() {
         let mut limits = Limits::default();
         let mut said = |version, slots, time| {
             limits

@@ -1,10 +1,10 @@
-//! A clock that is told to ring at once, again and again, with nothing done in between.
+//! No livelock: a clock must not ring at once again and again while nothing is done in between.
 
 use super::{Held, Violation};
 
 const MOST: u32 = 200;
 
-/// The most ticks that there may be at one instant.
+/// Checks the number of ticks at one instant.
 pub(crate) fn check(client: usize, ticks: u32) -> Held {
     if ticks <= MOST {
         return Ok(());
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_one() {
+    fn a_livelock_is_found() {
         assert_eq!(check(0, MOST), Ok(()));
         assert!(check(0, MOST + 1).is_err());
     }

@@ -1,5 +1,5 @@
-//! What must never happen, one invariant per file. Each is plain data in, a violation out, so that
-//! a planted violation shows that it sees.
+//! The invariants, one per file. Each takes plain data and returns a violation, so that tests can plant a violation and
+//! see that it is found.
 
 pub(crate) mod admitted;
 pub(crate) mod answers;
@@ -75,7 +75,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// True time for people: `1234.567 ms`.
+/// True time for the text of a failure: `1234.567 ms`.
 pub(crate) fn ms(nanos: u64) -> String {
     format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1_000 % 1_000)
 }

@@ -5,13 +5,13 @@ use super::{Held, Operation, Violation};
 /// The grants of one name.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// In the order of true time.
+    /// Sorted by true time.
     granted: Vec<Operation>,
 }
 
 impl Order {
-    /// A grant. `strict`: its token has to be greater than all granted before it; else (where an
-    /// operator frees names under their holders) than all granted before it was asked for.
+    /// Checks a grant. If `strict`, its token must be greater than those of all grants before it. Otherwise (where an
+    /// operator frees names under their holders) it must be greater than those of all grants before it was asked for.
     pub(crate) fn granted(&mut self, lease: &Operation, strict: bool) -> Held {
         let earlier = |other: &&Operation| strict || other.answered_at <= Some(lease.asked_at);
         let older = self
@@ -36,7 +36,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_smaller_token() {
+    fn a_smaller_or_equal_token_is_found() {
         let mut order = Order::default();
         assert_eq!(order.granted(&operation(1, 5, 0, 10), true), Ok(()));
         assert_eq!(order.granted(&operation(2, 6, 5, 20), true), Ok(()));
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_are_freed_only_what_was_asked_for_later_counts() {
+    fn if_names_are_freed_only_later_requests_are_compared() {
         let mut order = Order::default();
         assert_eq!(order.granted(&operation(1, 6, 5, 20), false), Ok(()));
         assert_eq!(order.granted(&operation(2, 5, 19, 30), false), Ok(()));

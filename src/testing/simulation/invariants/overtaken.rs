@@ -20,7 +20,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_one_who_is_overtaken_too_often() {
+    fn a_writer_that_is_overtaken_too_often_is_found() {
         let (waits, granted) = (operation(1, 5, 0, 0), operation(2, 6, 10, 20));
         assert_eq!(check(&waits, &granted, 3, 3), Ok(()));
         let found = check(&waits, &granted, 4, 3).unwrap_err();

@@ -1,9 +1,9 @@
-//! No place left: when nobody waits any more, nobody stands in line on any node, but those whose process died, and
-//! these no longer than they live.
+//! No place is left: when nobody waits any more, no node has a waiter in its queue. Waiters whose process died are the
+//! exception, but they are gone after their life.
 
 use super::{Held, Violation};
 
-/// Those who stand on a node though their processes live, for people.
+/// Checks the waiters that stand on a node although their processes live.
 pub(crate) fn check(node: usize, waiters: &[String]) -> Held {
     match waiters.first() {
         None => Ok(()),
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_who_stands_there() {
+    fn a_leftover_waiter_is_found() {
         assert_eq!(check(0, &[]), Ok(()));
         assert!(check(0, &["a".into()]).unwrap_err().what.contains("node 0"));
     }

@@ -2,7 +2,7 @@
 
 use super::{Held, Operation, Violation};
 
-/// A call that should have been answered by now.
+/// A call that should have been answered by now is still waiting.
 pub(crate) fn answered(call: &Operation, now: u64) -> Held {
     let what = format!(
         "the faults are over, and at {} it is still waiting",
@@ -11,7 +11,7 @@ pub(crate) fn answered(call: &Operation, now: u64) -> Held {
     Err(Violation::new("progress", what, &[call]))
 }
 
-/// A call after the faults: it has to succeed.
+/// Checks a call after the faults, which must succeed.
 pub(crate) fn succeeded(call: &Operation, outcome: Result<(), String>) -> Held {
     outcome.map_err(|why| {
         let what = format!("the faults are over, and it ended with: {why}");
@@ -24,7 +24,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_waiter_and_an_error() {
+    fn an_unanswered_call_and_an_error_are_found() {
         let call = operation(1, 0, 100, 0);
         assert!(answered(&call, 500).is_err());
         assert!(succeeded(&call, Err("no quorum".into())).is_err());

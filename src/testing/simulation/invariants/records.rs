@@ -1,12 +1,12 @@
-//! Healthy clients do not fight over a record: one of them makes a new one only where the memory was
-//! lost, or a stranger changed what stood there.
+//! Healthy clients do not fight over a record. A healthy client makes a new record only where the memory was lost, or
+//! where a stranger changed the old one.
 
 use super::{Held, Violation};
 
-/// Who changed the record of one server.
+/// The changes to the record of one server.
 #[derive(Debug)]
 pub(crate) struct Records {
-    /// A loss, or a stranger, since a healthy client made a record.
+    /// True if the memory was lost or a stranger wrote since a healthy client made a record.
     touched: bool,
     made: u64,
 }
@@ -21,7 +21,7 @@ impl Default for Records {
 }
 
 impl Records {
-    /// The memory is another, or a client whose configuration is wrong wrote.
+    /// The server has another memory, or a client with a wrong configuration wrote the record.
     pub(crate) fn touch(&mut self) {
         self.touched = true;
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_two_who_fight() {
+    fn two_clients_that_fight_over_a_record_are_found() {
         let mut records = Records::default();
         assert_eq!(records.made(0), Ok(()));
         records.touch();

@@ -1,8 +1,8 @@
-//! "Held by another" is said only where a majority of nodes answered; an error reply is no answer.
+//! "Held by another" is reported only where a majority of nodes answered. An error reply does not count as an answer.
 
 use super::{Held, Operation, Violation};
 
-/// A call was told that the lock is held; this many nodes had answered it.
+/// Checks a call that was told that the lock is held. This many nodes had answered it.
 pub(crate) fn check(call: &Operation, answered: usize, needed: usize) -> Held {
     if answered >= needed {
         return Ok(());
@@ -16,7 +16,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_refusal_that_no_majority_said() {
+    fn a_refusal_without_a_majority_is_found() {
         let call = operation(1, 0, 100, 0);
         assert_eq!(check(&call, 2, 2), Ok(()));
         assert!(check(&call, 1, 2).is_err());

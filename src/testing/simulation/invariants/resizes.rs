@@ -1,11 +1,12 @@
-//! Which limit may be in force: every one that was asked for, but those that a later one has replaced for good.
+//! The limits that may be in force: every limit that was asked for, except those that a later one has replaced for
+//! good.
 
 /// The limits of one semaphore, in the order in which they were asked for.
 #[derive(Debug)]
 pub(crate) struct Resizes {
     all: Vec<Resize>,
     used_at: u64,
-    /// What nobody uses for so long may be forgotten.
+    /// A limit that nobody uses for this long may be forgotten, ns.
     kept: u64,
 }
 
@@ -13,12 +14,12 @@ pub(crate) struct Resizes {
 struct Resize {
     slots: u32,
     asked_at: u64,
-    /// When its caller was told that it is in force; none: not yet, or it failed.
+    /// When its caller was told that it is in force. `None` if that has not happened yet, or it failed.
     done_at: Option<u64>,
 }
 
 impl Resizes {
-    /// As the programs are made.
+    /// The limit with which the programs are made.
     pub(crate) fn new(slots: u32, kept: u64) -> Self {
         let made = Resize {
             slots,
@@ -32,7 +33,8 @@ impl Resizes {
         }
     }
 
-    /// Somebody has got a slot, or given it up. Where nobody had for long, each limit may be in force again.
+    /// Somebody has got a slot, or has given it up. If nobody had done so for a long time, each limit may be in force
+    /// again.
     pub(crate) fn used(&mut self, now: u64) {
         if now.saturating_sub(self.used_at) >= self.kept {
             self.all.iter_mut().for_each(|resize| resize.done_at = None);
@@ -48,7 +50,7 @@ impl Resizes {
         });
     }
 
-    /// The one that was asked for then has succeeded.
+    /// The resize that was asked for at this instant has succeeded.
     pub(crate) fn done(&mut self, asked_at: u64, now: u64) {
         let resize = self
             .all
@@ -59,7 +61,7 @@ impl Resizes {
         }
     }
 
-    /// The greatest of all.
+    /// The greatest limit of all.
     pub(crate) fn greatest(&self) -> u32 {
         self.all
             .iter()
@@ -68,8 +70,9 @@ impl Resizes {
             .unwrap_or(0)
     }
 
-    /// The smallest and the greatest that may be in force for one who asks at this time. What has succeeded and ended
-    /// before a later one was asked for, which has succeeded by then, is over. What failed may be in force at any time.
+    /// The smallest and the greatest limit that may be in force for a call that is made at this time. A limit is
+    /// replaced if it had succeeded before a later one was asked for, and the later one has succeeded by then. A limit
+    /// whose resize failed may be in force at any time.
     pub(crate) fn in_force(&self, asked_at: u64) -> (u32, u32) {
         let stands = |resize: &&Resize| {
             let replaces = |later: &Resize| {
@@ -82,14 +85,14 @@ impl Resizes {
         (standing().min().unwrap_or(0), standing().max().unwrap_or(0))
     }
 
-    /// When the last one was asked for that has succeeded by then.
+    /// When the last resize was asked for that has succeeded by then.
     pub(crate) fn last_done(&self, now: u64) -> u64 {
         let done = self.all.iter().rev();
         let mut done = done.filter(|resize| resize.done_at.is_some_and(|at| at <= now));
         done.next().map_or(0, |resize| resize.asked_at)
     }
 
-    /// The one that was asked for last.
+    /// The limit that was asked for last.
     pub(crate) fn last(&self) -> u32 {
         self.all.last().map_or(0, |resize| resize.slots)
     }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_forgotten() {
+    fn an_unused_limit_is_forgotten() {
         let mut resizes = Resizes::new(7, 100);
         resizes.asked(2, 10);
         resizes.done(10, 20);
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_at_once_either_may_be_in_force() {
+    fn either_of_two_concurrent_resizes_may_be_in_force() {
         let mut resizes = Resizes::new(1, 1000);
         resizes.asked(4, 10);
         resizes.asked(2, 12);

@@ -1,8 +1,8 @@
-//! Readers or a writer: no node has both of one read-write lock.
+//! Readers or a writer: no node has both for one read-write lock.
 
 use super::{Held, Violation};
 
-/// Who has it on a node.
+/// Checks the holders of a read-write lock on a node.
 pub(crate) fn check(node: usize, writer: Option<&str>, readers: &[&str]) -> Held {
     let (Some(writer), Some(reader)) = (writer, readers.first()) else {
         return Ok(());
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_both() {
+    fn a_writer_beside_readers_is_found() {
         assert_eq!(check(0, None, &["a", "b"]), Ok(()));
         assert_eq!(check(0, Some("a"), &[]), Ok(()));
         assert!(check(0, Some("a"), &["b"]).is_err());

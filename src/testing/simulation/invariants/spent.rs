@@ -1,4 +1,5 @@
-//! In no interval of a limit's length, by an outside clock, wherever it begins, more units are used than the limit.
+//! In every interval of a limit's length, wherever it begins by an outside clock, at most as many units are used as the
+//! limit says.
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,7 @@ impl Spent {
 
     /// Units are used now.
     pub(crate) fn used(&mut self, now: u64, units: u32, op: &Operation) -> Held {
-        // What lies a whole interval back is in no interval with this.
+        // Units that are a whole interval older share no interval with these.
         while self
             .used
             .front()
@@ -53,18 +54,18 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_one_too_many_in_any_interval() {
+    fn one_unit_too_many_in_any_interval_is_found() {
         let op = operation(1, 5, 0, 10);
         let mut spent = Spent::new(3, 100);
         assert_eq!(spent.used(0, 2, &op), Ok(()));
         assert_eq!(spent.used(60, 1, &op), Ok(()));
-        // [60, 160) begins nowhere in particular.
+        // The interval [60, 160) does not begin at a multiple of the length.
         assert_eq!(spent.used(100, 2, &op), Ok(()));
         assert!(spent.used(159, 1, &op).is_err());
     }
 
     #[test]
-    fn what_is_a_whole_interval_apart_is_in_none() {
+    fn units_a_whole_interval_apart_do_not_count_together() {
         let op = operation(1, 5, 0, 10);
         let mut spent = Spent::new(1, 100);
         assert_eq!(spent.used(0, 1, &op), Ok(()));

@@ -1,19 +1,20 @@
-//! Nothing stands still: a lock that somebody waits for and nobody holds gets a holder within the stated time, counted
-//! from the last fault.
+//! Nothing stands still: a lock that somebody waits for and nobody holds gets a holder within the stated time. The time
+//! counts from the last fault.
 
 use super::{Held, Operation, Violation, ms};
 
 /// One lock.
 #[derive(Debug, Default)]
 pub(crate) struct Stall {
-    /// Since when somebody waits for it and nobody holds it.
+    /// Since when a caller waits for it while nobody holds it.
     since: Option<u64>,
-    /// The longest of them, ns.
+    /// The longest such time, ns.
     pub(crate) longest: u64,
 }
 
 impl Stall {
-    /// Who waits for it while nobody holds it; `quiet`: since when there is no fault.
+    /// `waits` is a caller that waits for the lock while nobody holds it. `quiet` is the instant since which there is
+    /// no fault.
     pub(crate) fn look(
         &mut self,
         now: u64,
@@ -35,7 +36,7 @@ impl Stall {
         Err(Violation::new("nothing stands still", what, &[&waits]))
     }
 
-    /// Somebody has got it.
+    /// Somebody has got the lock.
     pub(crate) fn over(&mut self) {
         self.since = None;
     }
@@ -46,7 +47,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_lock_that_nobody_gets() {
+    fn a_lock_that_no_waiter_gets_is_found() {
         let waits = || Some(operation(1, 5, 0, 0));
         let mut stall = Stall::default();
         assert_eq!(stall.look(10, waits(), 0, 50), Ok(()));

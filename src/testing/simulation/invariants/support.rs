@@ -1,16 +1,16 @@
-//! A token that is given out stood on a majority of nodes, exactly, under an entry of its holder that
-//! nobody is taking back.
+//! A token that is given to a caller stood on a majority of nodes, with exactly this value, under an entry of its
+//! holder that is not being taken back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Held, Operation, Violation};
 
-/// Where each entry's counter stood: as the nodes said it to a grant or a raise.
+/// For each entry and counter, the nodes that named this counter in answer to a grant or a raise.
 #[derive(Debug, Default)]
 pub(crate) struct Support(BTreeMap<(String, u64), BTreeSet<usize>>);
 
 impl Support {
-    /// A node said so to this entry.
+    /// A node named this counter to this entry.
     pub(crate) fn stood(&mut self, node: usize, entry: &str, counter: u64) {
         self.0
             .entry((entry.to_owned(), counter))
@@ -18,7 +18,7 @@ impl Support {
             .insert(node);
     }
 
-    /// A lease with this token, by a client whose entries these are.
+    /// Checks a lease with this token, of a client that has these entries.
     pub(crate) fn granted(&self, lease: &Operation, entries: &[String], needed: usize) -> Held {
         let token = lease.token.unwrap_or(0);
         let on = |entry: &String| self.0.get(&(entry.clone(), token)).map_or(0, BTreeSet::len);
@@ -40,7 +40,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_token_on_a_minority() {
+    fn a_token_on_a_minority_is_found() {
         let mut support = Support::default();
         let entries = ["x".to_owned(), "y".to_owned()];
         support.stood(0, "x", 5);

@@ -1,8 +1,8 @@
-//! After quiet time a client keeps nothing: no task, no timer, no release still to be confirmed.
+//! After a quiet time a client keeps nothing: no task, no timer, and no release that is still to be confirmed.
 
 use super::{Held, Violation};
 
-/// What is left, by name and number.
+/// Checks what is left, by name and number.
 pub(crate) fn check(client: usize, left: &[(&'static str, usize)]) -> Held {
     match left.iter().find(|(_, n)| *n > 0) {
         None => Ok(()),
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_what_is_left() {
+    fn leftover_state_of_a_client_is_found() {
         assert_eq!(check(0, &[("tasks", 0)]), Ok(()));
         assert!(check(0, &[("tasks", 0), ("timers", 2)]).is_err());
     }

@@ -1,23 +1,24 @@
-//! Nobody is overtaken: while one stands in line on a majority of the nodes, always the same ones, nobody who asked
-//! later gets the lock.
+//! Nobody is overtaken: while a waiter stands in the queue on a majority of the nodes, always the same ones, nobody who
+//! asked later gets the lock.
 //!
-//! To stand on a node is to wait there or to hold there. What takes that from a waiter is allowed by protocol §5, and
-//! ends what is promised to it: it left; its node lost its memory or its line; its hand-over or its reservation ran
-//! out, or was heard by nobody (it comes back with its old ticket, and is promised its place anew from then on).
+//! To stand on a node means to wait there or to hold there. Protocol §5 allows some events to take that from a waiter,
+//! and they end the promise to it. The waiter left. Its node lost its memory or its queue. Its hand-over or its
+//! reservation ran out, or nobody heard it: then the waiter comes back with its old ticket, and its place is promised
+//! again from then on.
 
 use std::collections::BTreeMap;
 
 use super::{Held, Operation, Violation, ms};
 
-/// The line of one name.
+/// The queue of one name.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// By entry and node: since when it stands there.
+    /// By entry and node: since when the entry stands there.
     since: BTreeMap<String, Vec<Option<u64>>>,
 }
 
 impl Turns {
-    /// These stand on a node now.
+    /// Notes the entries that stand on a node now.
     pub(crate) fn stand(&mut self, now: u64, node: usize, nodes: usize, standing: &[&str]) {
         for (entry, since) in &mut self.since {
             if let Some(at) = since.get_mut(node)
@@ -37,7 +38,7 @@ impl Turns {
         self.since.retain(|_, since| stands(since));
     }
 
-    /// A grant: nobody stands on a majority since before it was asked for.
+    /// Checks a grant: no entry stands on a majority since before this one was asked for.
     pub(crate) fn granted(&self, lease: &Operation, needed: usize) -> Held {
         let before = |at: &&Option<u64>| at.is_some_and(|at| at < lease.asked_at);
         let overtaken = |since: &Vec<Option<u64>>| since.iter().filter(before).count() >= needed;
@@ -57,7 +58,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_who_is_overtaken() {
+    fn an_overtaken_waiter_is_found() {
         let mut turns = Turns::default();
         turns.stand(10, 0, 3, &["a"]);
         turns.stand(20, 1, 3, &["a", "b"]);

@@ -26,7 +26,7 @@ mod tests {
     use super::{super::operation, *};
 
     #[test]
-    fn it_sees_a_token_given_twice() {
+    fn a_token_given_to_two_operations_is_found() {
         let mut tokens = Uniqueness::default();
         assert_eq!(tokens.granted(&operation(1, 5, 0, 10)), Ok(()));
         assert_eq!(tokens.granted(&operation(1, 6, 0, 10)), Ok(()));

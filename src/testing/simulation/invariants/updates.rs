@@ -1,27 +1,27 @@
-//! Fenced updates: behind a store that checks tokens, at reads and at writes, no update is lost and
-//! none is written over by an older holder, whatever the clocks do and however late a write comes.
-//! Exclusion may break; this may not. The check is the real [`Gate`]. Beside it stands a store that
-//! checks nothing and gets the same reads and writes, so that it is seen what would be lost.
+//! Fenced updates: a store that checks tokens at reads and at writes loses no update, and an older holder overwrites
+//! none. This holds no matter what the clocks do and how late a write comes. Exclusion may break, but this may not. The
+//! check is the real [`Gate`]. A second store checks nothing and gets the same reads and writes, to show what would be
+//! lost.
 
 use std::collections::BTreeMap;
 
 use super::{Operation, Violation};
 use crate::{FencingToken, fence::Gate};
 
-/// What a holder read, to write one more later.
+/// The value that a holder read, to write one more later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
-    /// How many updates there were so far; none where the store refused the token.
+    /// The number of updates so far. `None` where the store refused the token.
     pub(crate) fenced: Option<u64>,
     unfenced: u64,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Whether the store that checks let it; none where its holder had not been let to read.
+    /// True if the store that checks tokens accepted it. `None` where it had refused the holder's read.
     pub(crate) fenced: Option<bool>,
-    /// In the store that does not, it was written over one that its holder had not read.
+    /// In the store without a check, it overwrote an update that its holder had not read.
     pub(crate) lost_unfenced: bool,
 }
 
@@ -49,8 +49,7 @@ impl Updates {
         }
     }
 
-    /// One more than it read, from a holder that is careless: it writes whether or not its lease is
-    /// good.
+    /// Writes one more than was read. The holder is careless: it writes whether or not its lease is good.
     pub(crate) fn write(
         &mut self,
         op: &Operation,
@@ -112,7 +111,7 @@ mod tests {
         let refused = store.read(&name, token(4));
         assert_eq!((refused.fenced, refused.unfenced), (None, 2));
         assert_eq!(write(&mut store, 1, 4, refused).unwrap().fenced, None);
-        // The same token twice: the second writer has not read what the first one wrote.
+        // The same token is used twice: the second writer has not read what the first one wrote.
         let same = store.read(&name, token(7));
         assert_eq!(same.fenced, Some(1), "the older one was refused");
         assert_eq!(write(&mut store, 1, 7, same).unwrap().fenced, Some(true));

@@ -1,9 +1,9 @@
-//! The rest goes on voting: a quarantine and a reconnect after the last fault every client whose
-//! configuration is right counts enough masters, whatever clients in a crash loop do meanwhile.
+//! The fleet goes on voting. After the last fault, a quarantine and a reconnect, every client with a right
+//! configuration counts enough masters. Clients in a crash loop do not change that.
 
 use super::{Held, Violation};
 
-/// How many masters vote for this client, and how many should.
+/// Checks how many masters vote for this client against how many should.
 pub(crate) fn check(client: usize, voting: usize, needed: usize, states: &str) -> Held {
     if voting >= needed {
         return Ok(());
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_a_fleet_that_stands_still() {
+    fn a_fleet_that_stops_voting_is_found() {
         assert_eq!(check(0, 2, 2, ""), Ok(()));
         assert!(check(0, 1, 2, "").is_err());
     }

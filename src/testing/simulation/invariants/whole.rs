@@ -1,9 +1,9 @@
-//! All or none: no node ever has a part of the names that one holder asked for together. (Where operators free single
-//! names this is not looked at: that leaves a part, until its holder learns of it.)
+//! All or none: no node ever has only a part of the names that one holder asked for together. (This is not checked
+//! where operators free single names. That leaves a part until the holder learns of it.)
 
 use super::{Held, Violation};
 
-/// Of the names that this holder asked for a node has so many for it.
+/// A node has `held` of the `of` names that this holder asked for.
 pub(crate) fn check(node: usize, holder: &str, held: usize, of: usize) -> Held {
     if held == 0 || held == of {
         return Ok(());
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sees_a_part() {
+    fn a_partly_granted_set_is_found() {
         assert_eq!(check(0, "a", 0, 3), Ok(()));
         assert_eq!(check(0, "a", 3, 3), Ok(()));
         assert!(check(0, "a", 2, 3).is_err());

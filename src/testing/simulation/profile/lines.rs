@@ -1,4 +1,4 @@
-//! Schedules in which many wait for one lock.
+//! Schedules in which many tasks wait for one lock.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Plan {
         plan.pushes = (dice.range(0, 40), dice.range(0, 30), dice.range(0, 20));
         plan.deaf = [0, 0, 20][dice.index(3)];
         plan.fault_every = dice.range(20, 200) * MS;
-        // A first term, the ask of one who was not called, and what is put on top.
+        // A first term, the request of a waiter that was not called, and a margin.
         plan.stall = Some(8 * SECOND);
         plan
     }
@@ -70,23 +70,24 @@ impl Plan {
 
     pub(super) fn line_gone(dice: &mut Dice) -> Self {
         let mut plan = Self::line(dice).only(&[(3, Fault::Crash), (1, Fault::SetWall)]);
-        // Who is not near the head asks every 20 s.
+        // A waiter that is not near the head asks every 20 s.
         plan.terms.max_ttl = Duration::from_secs(60);
         plan.ttl = (400, 1_500);
         plan.clients.resize(12, plan.clients[0].clone());
-        // What dies at once is one of those who wait, and nobody else leaves the line: else it may be that nobody
-        // knows how near it is, and the next beat has to be waited for.
+        // Only one waiter dies at a time, and no other leaves the queue. Otherwise it could happen that no waiter knows
+        // how near the head it is, and the next heartbeat would have to be waited for.
         plan.tasks = 1;
         plan.patient = true;
         plan.gone = 60;
-        // Two at most, before what they leave behind is over: if who holds and the first two in line died, nobody would
-        // know how near it is, as above.
+        // At most two die before what they leave behind is over. If the holder and the first two in the queue died, no
+        // waiter would know how near the head it is, as above.
         plan.fault_every = 800 * MS;
         plan.rounds = Some((390 * MS, 4 * SECOND));
         plan.active = 9 * SECOND;
         plan.hold = 100;
         plan.think = 100 * MS;
-        // Two who are gone, each with its first term and its lock-delay, and the lease of a third; twice that.
+        // Two dead waiters, each with its first term and its lock-delay, and the lease of a third process. This is
+        // twice that time.
         plan.stall = Some(8 * SECOND);
         plan
     }
@@ -97,13 +98,14 @@ impl Plan {
         plan.tasks = 2;
         plan.delay = 300 * US;
         plan.patient = true;
-        // Who waits without a majority gives up after this.
+        // A waiter without a majority gives up after this.
         plan.terms.max_ttl = Duration::from_secs(12);
         plan.ttl = (400, 1_500);
         plan.hold = 100;
         plan.active = 20 * SECOND;
         plan.fault_every = 4 * SECOND;
-        // A first term with its lock-delay, and the next beat of one who is not near the head, a third of 12 s.
+        // A first term with its lock-delay, and the next heartbeat of a waiter that is not near the head, a third of 12
+        // s.
         plan.stall = Some(5_500 * MS);
         plan
     }

@@ -1,5 +1,5 @@
-//! Schedules of which the skeleton is given, and chance has the times: what needs many exact steps
-//! is found in few of them.
+//! Schedules with a given skeleton, in which only the times are random. They find faults that need many exact steps
+//! within few schedules.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Plan {
-    /// No faults but those of the script.
+    /// No faults except those of the script.
     fn scripted(dice: &mut Dice, servers: usize, clients: usize) -> Self {
         let mut plan = Self::base(dice, servers).only(&[(1, Fault::SetWall)]);
         plan.clients.resize(clients, plan.clients[0].clone());
@@ -47,7 +47,7 @@ impl Plan {
         plan.ttl = (300, 800);
         let more = plan.longer(4);
         plan.raised = Some(more);
-        // The operator, and the client that asks for more.
+        // These clients are the operator, and the client that asks for more.
         for client in &mut plan.clients[2..] {
             client.terms = Some(more);
             client.fit = false;
@@ -56,7 +56,7 @@ impl Plan {
         plan.clients[3].ttl = Some((2_000, 3_200));
         plan.clients[3].after_raise = dice.percent(70);
         if plan.clients[3].after_raise {
-            // Who asks for more while the raise is half done is not protected from losses.
+            // A client that asks for more while the raise is half done is not protected from losses.
             plan = plan.and(&[(3, Fault::RestartEmpty), (2, Fault::RestartKept)]);
         }
         for n in 0..3 {
@@ -139,7 +139,7 @@ impl Plan {
         plan.slow = (0, 0);
         plan.renews = 100;
         plan.hold = 200_000;
-        // It votes again, everybody has met it, and the next two renewals have come.
+        // Until then the master votes again, every client has met it, and the next two renewals have come.
         let each = plan.quarantine() / MS + 1_500;
         let mut at = 1_500;
         for s in 0..servers {
@@ -167,7 +167,7 @@ impl Plan {
         let z = plan.quarantine() / MS;
         for at in [500, 3_500] {
             plan.then(at, Act::Restart(1, Memory::Empty));
-            // It votes again, and hands its lock from one waiter to the next.
+            // Until then the master votes again, and hands its lock from one waiter to the next.
             plan.then(at + z + dice.range(0, 150), Act::Follow(0, 1));
         }
         plan
@@ -206,7 +206,7 @@ impl Plan {
         plan.then(100, Act::Restart(0, Memory::Empty));
         plan.then(150, Act::See(2, vec![0]));
         plan.then(150, Act::Crash(2));
-        // Unless it counts what it witnesses alone, the first master does not vote by then.
+        // If the witness of a client alone does not count, the first master does not vote by then.
         let at = dice.range(2_000, 4_000);
         plan.then(at, Act::Restart(1, Memory::Empty));
         for c in 0..2 {
@@ -245,7 +245,8 @@ impl Plan {
         plan
     }
 
-    /// Two of three masters are emptied, and their clocks go back before they vote again. They are set right in the end.
+    /// Two of three masters are emptied, and their clocks go back before they vote again. They are set right in the
+    /// end.
     pub(super) fn set_back(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.terms.max_ttl = Duration::from_millis(800);
@@ -290,7 +291,7 @@ impl Plan {
         plan.then(at, Act::Crash(1));
         plan.hold = 5000;
         plan.active = 11 * SECOND;
-        // Two holders are looked for, before anything else is.
+        // The schedule looks for two holders before it makes any other check.
         plan.clients[0].fit = false;
         plan
     }
@@ -324,7 +325,8 @@ impl Plan {
         plan
     }
 
-    /// A resize does not reach one master; then another one is emptied; and one who has not heard of it asks these two.
+    /// A resize does not reach one master. Then another master is emptied. A client that has not heard of the resize
+    /// asks these two.
     pub(super) fn missed_resize(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.slots = Some(Slots::of(3));
@@ -337,7 +339,7 @@ impl Plan {
         plan.then(at, Act::See(2, vec![]));
         plan.then(at, Act::See(0, vec![0, 1]));
         plan.then(at + 20, Act::Resize(0, 1));
-        // Those who were in line give up what they have. Then nobody is left to tell.
+        // Waiters in the queue give up what they have. Then nobody is left who could tell the new limit.
         let at = at + dice.range(700, 900);
         plan.then(at, Act::Restart(0, Memory::Empty));
         plan.then(at + 50, Act::See(0, vec![0, 1, 2]));
@@ -350,7 +352,8 @@ impl Plan {
         plan
     }
 
-    /// Each master that the third asks knows of one of the other two holders. With the lower limit it does not fit beside both.
+    /// Each master that the third client asks knows one of the other two holders. With the lower limit the third does
+    /// not fit beside both.
     pub(super) fn shrunk_slots(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 4);
         plan.slots = Some(Slots::of(3));
@@ -364,14 +367,14 @@ impl Plan {
         plan.then(0, Act::See(2, vec![]));
         let at = dice.range(200, 900);
         plan.then(at, Act::Resize(3, 2));
-        // It is started again, with the new limit.
+        // The third client is started again, with the new limit.
         plan.then(at + 10, Act::Crash(2));
         plan.then(at + dice.range(11, 40), Act::See(2, vec![0, 1]));
         plan.active = 2 * SECOND;
         plan
     }
 
-    /// New masters, two clients of one fleet, and one of another that asks for no lock.
+    /// New masters, two clients of one fleet, and a client of another fleet that asks for no lock.
     fn two_fleets(dice: &mut Dice) -> Self {
         let mut plan = Self::scripted(dice, 3, 3);
         plan.start = Start::Fresh;
@@ -386,7 +389,7 @@ impl Plan {
 
     pub(super) fn looked(dice: &mut Dice) -> Self {
         let mut plan = Self::two_fleets(dice);
-        // To itself it is a whole fleet of two. It is gone before it could come to vote.
+        // To itself the third client is a whole fleet of two. It leaves before its masters could come to vote.
         plan.clients[2].servers = vec![0, 1];
         for c in 0..2 {
             plan.then(0, Act::See(c, vec![]));
@@ -397,14 +400,14 @@ impl Plan {
         for c in 0..2 {
             plan.then(come, Act::See(c, vec![0, 1, 2]));
         }
-        // By then the fleet votes: the other one may come back.
+        // By then the fleet votes, so the other one may come back.
         plan.active = 12 * SECOND;
         plan
     }
 
     pub(super) fn visited(dice: &mut Dice) -> Self {
         let mut plan = Self::two_fleets(dice);
-        // A quarantine that is longer than it takes until a client that stays may replace a record.
+        // This quarantine is longer than it takes until a client that stays may replace a record.
         plan.terms.max_ttl = Duration::from_secs(7);
         plan.then(0, Act::See(2, vec![]));
         let come = dice.range(200, 2_500);

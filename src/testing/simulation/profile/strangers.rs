@@ -1,5 +1,5 @@
-//! Clients whose configuration is wrong, beside others whose is right: mostly in a crash loop, beside
-//! restarts of masters, flushes and partitions. What they do may not stop the fleet.
+//! Clients with a wrong configuration beside clients with a right one. Mostly the former are in a crash loop, while
+//! masters restart, are flushed or are cut off. Nothing that they do may stop the fleet.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const LOSSES: [(u64, Fault); 9] = [
 ];
 
 impl Plan {
-    /// Two clients that are right, and one or two more. Faults come in bursts, and after each of
-    /// them every master votes again.
+    /// Two clients with a right configuration, and one or two with a wrong one. Faults come in bursts, and after each
+    /// of them every master votes again.
     fn with_strangers(dice: &mut Dice, servers: usize) -> Self {
         let mut plan = Self::base(dice, servers).only(&LOSSES);
         let strangers = 1 + usize::from(dice.percent(50));
@@ -35,10 +35,10 @@ impl Plan {
         plan.terms.max_ttl = Duration::from_millis(dice.range(1500, 2500));
         plan.ttl = (300, 1500);
         plan.think = 400 * MS;
-        // Nobody is away for as long as a quarantine: who is leaves strangers alone with masters.
+        // No client is away for as long as a quarantine, because that would leave strangers alone with masters.
         plan.long = 0;
         plan.downtime = 40 * MS;
-        // No stall between the bursts.
+        // No node stalls between the bursts.
         plan.slow = (20, 15 * MS);
         plan.ripe = 1;
         plan.watch = Watch::All;
@@ -49,7 +49,7 @@ impl Plan {
         plan
     }
 
-    /// A burst of faults, and time for the last of them and for what it broke.
+    /// A burst of faults, and the time for the last of them and for the recovery.
     fn round(&self) -> (u64, u64) {
         (3 * SECOND, self.recovery() + 2 * SECOND)
     }
@@ -83,7 +83,7 @@ impl Plan {
             stranger.terms = Some(terms);
             stranger.ttl = Some((100, longest));
         }
-        // A majority that is emptied within one lease and met by them alone is not protected.
+        // If a majority is emptied within one lease and only strangers meet it, it is not protected.
         plan.ripe = servers / 2 + 1;
         plan
     }
@@ -101,7 +101,7 @@ impl Plan {
             plan.clients[0].lives = Some((30 * MS, 600 * MS));
         }
         plan.downtime = 40 * MS;
-        // Two masters are a majority to the stranger: alone with them it would make them vote.
+        // Two masters are a majority to the stranger. Alone with them it would make them vote.
         plan.ripe = 4;
         plan
     }
@@ -124,7 +124,7 @@ impl Plan {
 
     pub(super) fn other_margin(dice: &mut Dice) -> Self {
         let mut plan = Self::with_strangers(dice, 3);
-        // Tokens of clients that are late hang on it.
+        // The tokens of clients with slow clocks depend on this margin.
         plan.terms.margin = Duration::from_millis(700);
         plan.rounds = Some(plan.round());
         plan.active = plan.recovery() + 7 * SECOND;

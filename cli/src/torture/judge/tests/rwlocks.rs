@@ -1,4 +1,4 @@
-//! The same of read-write locks: readers beside each other, and a writer alone.
+//! The same tests for read-write locks: readers beside each other, and a writer alone.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn by(labels: &[&'static str]) -> Told {
 }
 
 const NONE: (Access, Access) = (Access::NO_STORE, Access::NO_STORE);
-/// The first access of a section to both stores, and its second: a reader reads again, a writer writes.
+/// The first access of a section to both stores, and its second one. A reader reads again, a writer writes.
 struct Stores {
     read: (Access, Access),
     wrote: (Access, Access),
@@ -24,7 +24,7 @@ fn stores(read: (Access, Access), wrote: (Access, Access)) -> Stores {
 }
 
 impl Told {
-    /// A [section](Told::section) from this side.
+    /// A [section](Told::section) that reads or writes.
     #[expect(
         clippy::too_many_arguments,
         reason = "tests plant a section in a line each"
@@ -75,7 +75,8 @@ impl Told {
     }
 }
 
-/// A writer, two readers of its epoch beside each other, a writer, and a reader of a greater epoch; and the store.
+/// A writer, then two readers of its epoch beside each other, then another writer, and a reader of a greater epoch.
+/// Then the store.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
     let writes = |value| stores(both(value - 1), both(value));
@@ -125,7 +126,7 @@ fn a_writer_is_alone() {
 }
 
 #[test]
-fn a_reader_that_stays_is_seen_behind_one_that_is_gone() {
+fn a_remaining_reader_is_found_after_another_has_left() {
     let mut told = by(&["p", "q", "r"]);
     told.reads("p", 1, 10..100, 100);
     told.reads("q", 1, 20..30, 100);
@@ -166,9 +167,9 @@ fn an_epoch_lies_between_two_writers() {
     finds(
         &with(105),
         Kind::Token,
-        &["of a writer is not beyond a reader's: from 105 to 105"],
+        &["of a writer is not greater than a reader's: from 105 to 105"],
     );
-    // Readers may have the same one, or any order.
+    // Readers may have the same token, or tokens in any order.
     let mut told = by(&["p", "q"]);
     told.reads("p", 1, 10..30, 100);
     told.reads("q", 1, 50..60, 99);
@@ -194,7 +195,7 @@ fn nothing_changes_under_a_reader() {
         Kind::Exclusion,
         &["from 3 to 4 in the store without a check"],
     );
-    // After its lease nothing is promised.
+    // After the lease has ended nothing is promised.
     let mut told = changed((three, three), (four, four));
     for line in &mut told.files[0].1 {
         if matches!(line.event, Event::Ended { .. } | Event::Released { .. }) {
@@ -206,7 +207,7 @@ fn nothing_changes_under_a_reader() {
 
 #[test]
 fn a_stale_writer_explains_what_changes_under_a_reader() {
-    // q's lease ends at 1,910; it has the epoch's own token, and writes at 2,020.
+    // q's lease ends at 1,910. Its token is the reader's epoch, and it writes at 2,020.
     let with = |wrote_until| {
         let mut told = by(&["p", "q"]);
         told.on_side(
@@ -233,7 +234,11 @@ fn a_stale_writer_explains_what_changes_under_a_reader() {
         told
     };
     assert!(with(2_020).judge().held());
-    finds_some(&with(1_900), Kind::Exclusion, "what was read was changed");
+    finds_some(
+        &with(1_900),
+        Kind::Exclusion,
+        "the value that was read changed",
+    );
 }
 
 #[test]
@@ -244,14 +249,14 @@ fn a_reader_is_refused_by_a_newer_writer_only_when_its_lease_is_over() {
     finds(
         &told,
         Kind::Fence,
-        &["p's operation 1 reading", "nobody that was recorded"],
+        &["p's operation 1 reading", "no recorded operation"],
     );
-    // Of it nothing was written.
+    // A reader writes nothing, so no update is lost.
     assert_eq!(told.judge().lost_plain, 0);
 }
 
 #[test]
-fn what_is_left_is_named() {
+fn leftover_shares_and_waiters_are_reported() {
     let left = |side, waits, token| Event::Left {
         node: "node4:6379".into(),
         name: "a".into(),
@@ -266,14 +271,14 @@ fn what_is_left_is_named() {
         (
             left(Side::Reader, false, None),
             [
-                "a share of one who reads was left on node4",
+                "a reader's share was left on node4",
                 "q's operation 1 reading",
             ],
         ),
         (
             left(Side::Writer, true, None),
             [
-                "a place of one who waits to write was left",
+                "the place of a waiting writer was left",
                 "q's operation 2 writing",
             ],
         ),
@@ -288,7 +293,7 @@ fn what_is_left_is_named() {
     }
 }
 
-/// `p` waits from 100 on, and `q`, which asks at 900, has it from 1,000 to 1,050, before `p`.
+/// `p` waits from 100 on. `q` asks at 900 and holds the lock from 1,000 to 1,050, before `p`.
 fn overtaking(first: Side, second: Side) -> Told {
     let mut told = super::overtaking(named(), true);
     for (label, lines) in &mut told.files {
@@ -320,7 +325,7 @@ fn no_reader_overtakes_a_writer_that_waits_alone() {
         let found = order_of(&overtaking(first, second));
         assert_eq!(found, (0, 0), "{first:?} {second:?}");
     }
-    // Another writer frees it meanwhile, and lets readers in.
+    // Another writer frees the lock meanwhile, and lets readers in.
     let mut told = overtaking(Side::Writer, Side::Reader);
     told.files.push(("r", vec![told.files[0].1[0].clone()]));
     told.writes("r", 1, 700..800, 90);
@@ -328,7 +333,7 @@ fn no_reader_overtakes_a_writer_that_waits_alone() {
 }
 
 #[test]
-fn readers_that_come_and_go_do_not_excuse_that_nobody_writes() {
+fn steady_readers_do_not_excuse_a_starved_writer() {
     let waits = |until: u64, named: bool| {
         let mut told = by(&["p", "q"]);
         if named {
@@ -360,7 +365,7 @@ fn readers_that_come_and_go_do_not_excuse_that_nobody_writes() {
 }
 
 #[test]
-fn histories_of_other_locks_are_none() {
+fn histories_of_different_locks_are_refused() {
     let mut told = sound();
     if let Event::Process { locks, .. } = &mut told.files[1].1[0].event {
         *locks = Locks::default();

@@ -1,4 +1,4 @@
-//! The same of several names at once, beside single ones.
+//! The same tests for several names at once, beside single ones.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn by(labels: &[&'static str]) -> Told {
 }
 
 impl Told {
-    /// A [section](Told::section) of these names, which writes these values to their counters.
+    /// A [section](Told::section) of these names. It writes these values to their counters.
     #[expect(
         clippy::too_many_arguments,
         reason = "tests plant a section in a line each"
@@ -66,7 +66,7 @@ impl Told {
     }
 }
 
-/// `a` and `b`, meanwhile `c` alone, then `c` and `b`.
+/// `a` and `b` together, at the same time `c` alone, then `c` and `b` together.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
     told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
@@ -85,7 +85,7 @@ fn a_sound_history_holds() {
 }
 
 #[test]
-fn who_shares_one_name_is_not_there_at_once() {
+fn holders_of_overlapping_sets_at_once_are_a_finding() {
     let with = |names: &[&str]| {
         let mut told = by(&["p", "q"]);
         told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
@@ -142,7 +142,7 @@ fn updates_of_each_name_are_counted() {
         texts[0].contains("1 updates of \"b\" are missing"),
         "{texts:?}"
     );
-    // The second name of both.
+    // Here the common name is the second one of both sections.
     let mut told = by(&["p", "q"]);
     told.of(&["a", "b"], "p", 1, 10..30, 100, &[1, 1]);
     told.of(&["c", "b"], "q", 1, 50..60, 101, &[1, 1]);
@@ -153,8 +153,8 @@ fn updates_of_each_name_are_counted() {
 }
 
 #[test]
-fn all_names_have_to_be_free_for_a_gap() {
-    // r waits for both from 20 on: `a` is free from 30 on, `b` from 100 on; it gets them at 160.
+fn a_gap_of_a_set_counts_only_while_all_names_are_free() {
+    // r waits for both names from 20 on. `a` is free from 30 on and `b` from 100 on. r gets them at 160.
     let with = |alone: bool| {
         let mut told = by(&["p", "q", "r"]);
         told.of(&["a"], "p", 1, 10..30, 100, &[1]);
@@ -176,7 +176,7 @@ fn all_names_have_to_be_free_for_a_gap() {
     );
     let alone = with(true).judge();
     assert_eq!(alone.longest_gap, Some(130 * MS));
-    // Somebody has one of them in between.
+    // Another process holds one of them in between.
     let mut told = with(false);
     told.of(&["b"], "q", 2, 120..125, 150, &[2]);
     for line in &mut told.files[2].1 {
@@ -188,7 +188,7 @@ fn all_names_have_to_be_free_for_a_gap() {
 }
 
 #[test]
-fn after_the_last_fault_a_name_needs_a_grant_once_a_section_waited_for_it_alone() {
+fn after_the_last_fault_only_names_waited_for_alone_need_a_grant() {
     let waited = |names: &[&str], until| {
         let mut told = sound();
         let (op, what) = (3, String::from("node1 started"));
@@ -228,8 +228,8 @@ fn gap_of(ms: u64) -> Event {
 }
 
 #[test]
-fn several_are_in_no_line_and_overtake_nobody_in_one() {
-    // p waits, and q, which asks long after, is granted first; each for these besides "a".
+fn a_set_may_be_overtaken_and_may_not_overtake_a_waiter() {
+    // p waits, and q, which asks long after it, is granted first. Each asks for `a` and these names.
     let with = |first: &[&str], second: &[&str]| {
         let mut told = overtaking(named(), true);
         for (label, lines) in &mut told.files {
@@ -269,6 +269,6 @@ fn a_lock_left_on_a_node_is_told_of_the_set() {
     finds(
         &told,
         Kind::Leftover,
-        &["\"b\" stood there", "q's operation 2 on \"c\" and \"b\""],
+        &["of \"b\", by q", "q's operation 2 on \"c\" and \"b\""],
     );
 }

@@ -1,4 +1,4 @@
-//! The same of a semaphore, with two slots.
+//! The same tests for a semaphore with two slots.
 
 use super::*;
 
@@ -57,7 +57,7 @@ impl Told {
     }
 }
 
-/// Two at a time, each in its slot, with tokens and counters of its own; and the store at the end.
+/// Two holders at a time, each in its slot, with tokens and counters of the slot. Then the store at the end.
 fn sound() -> Told {
     let mut told = by(&["p", "q", "look"]);
     told.in_slot(0, "p", 1, 10..30, 200, both(1));
@@ -76,7 +76,7 @@ fn a_sound_history_holds() {
 }
 
 #[test]
-fn two_in_one_slot() {
+fn two_holders_of_one_slot_are_found() {
     let mut told = by(&["p", "q"]);
     let none = (Access::NO_STORE, Access::NO_STORE);
     told.in_slot(1, "p", 1, 10..30, 100, none);
@@ -93,7 +93,7 @@ fn two_in_one_slot() {
 }
 
 #[test]
-fn more_than_it_has_slots() {
+fn more_holders_than_slots_are_found() {
     let none = (Access::NO_STORE, Access::NO_STORE);
     let three = |third: u64| {
         let mut told = by(&["p", "q", "r"]);
@@ -143,7 +143,7 @@ fn updates_are_counted_for_each_slot() {
         texts[0].contains("1 updates of \"a/1\" are missing"),
         "{texts:?}"
     );
-    // The same value in two slots is no lost update; in one it is.
+    // The same value in two slots is not a lost update. In one slot it is.
     let mut told = by(&["p", "q"]);
     told.in_slot(0, "p", 1, 10..20, 100, both(1));
     told.in_slot(0, "q", 1, 30..40, 101, both(1));
@@ -153,7 +153,7 @@ fn updates_are_counted_for_each_slot() {
 }
 
 #[test]
-fn a_refusal_is_explained_by_who_had_the_same_slot() {
+fn a_refusal_is_explained_by_a_newer_holder_of_the_same_slot() {
     let refused = |slot| {
         let mut told = by(&["p", "q"]);
         let wrote = (Access::REFUSED, Access::Value(1));
@@ -166,8 +166,8 @@ fn a_refusal_is_explained_by_who_had_the_same_slot() {
         let found = found.find(|finding| finding.kind == Kind::Fence);
         found.map(|finding| finding.text.clone()).unwrap()
     };
-    assert!(text(&refused(0)).contains("a newer token had q's operation 1"));
-    assert!(text(&refused(1)).contains("a newer token had nobody that was recorded"));
+    assert!(text(&refused(0)).contains("a newer token was held by q's operation 1"));
+    assert!(text(&refused(1)).contains("a newer token was held by no recorded operation"));
 }
 
 #[test]
@@ -192,12 +192,12 @@ fn a_slot_left_on_a_node() {
 }
 
 #[test]
-fn a_slot_that_is_free_and_wished_for_is_a_gap_though_the_other_is_held() {
+fn a_free_slot_with_a_waiter_counts_as_a_gap() {
     let none = (Access::NO_STORE, Access::NO_STORE);
     let mut told = by(&["p", "q", "r"]);
     told.in_slot(0, "p", 1, 10..500, 100, none);
     told.in_slot(1, "q", 1, 10..100, 100, none);
-    // r has waited since both were taken.
+    // r has waited since both slots were taken.
     told.in_slot(1, "r", 1, 160..180, 101, none);
     let wish = told.files[2].1.iter_mut();
     let wish = wish.filter(|line| matches!(line.event, Event::Invoked { .. }));
@@ -208,7 +208,7 @@ fn a_slot_that_is_free_and_wished_for_is_a_gap_though_the_other_is_held() {
 }
 
 #[test]
-fn in_front_the_order_is_free() {
+fn overtaking_within_the_number_of_slots_is_allowed() {
     let slots = |told: &mut Told, labels: &[&'static str]| {
         for label in labels {
             told.put_in_slot(label, 9, 0);
@@ -219,11 +219,11 @@ fn in_front_the_order_is_free() {
             }
         }
     };
-    // q overtakes p alone.
+    // q overtakes only p.
     let mut told = overtaking(named(), true);
     slots(&mut told, &["p", "q"]);
     assert_eq!(order_of(&told), (0, 0));
-    // It overtakes as many as there are slots.
+    // It overtakes as many waiters as there are slots.
     let mut told = overtaking(named(), true);
     let mut other = told.files[0].clone();
     other.0 = "o";
@@ -243,7 +243,7 @@ fn in_front_the_order_is_free() {
 }
 
 #[test]
-fn histories_of_different_semaphores_are_none() {
+fn histories_of_different_semaphores_are_refused() {
     let with = |file: usize, other| {
         let mut told = sound();
         if let Event::Process { locks, .. } = &mut told.files[file].1[0].event {

@@ -23,7 +23,7 @@ fn hello() -> Handshake {
     }
 }
 
-/// A hello of one who read this record.
+/// The handshake of a client that has read this record.
 fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
     Handshake {
         known: Some((record.run.clone(), record.id.clone())),
@@ -32,7 +32,6 @@ fn knowing(record: &BootRecord, witnessed: u64) -> Handshake {
     }
 }
 
-/// A node with these rules.
 struct Node {
     memory: Memory,
     at: Moment<'static>,
@@ -55,7 +54,7 @@ impl Node {
         }
     }
 
-    /// One that votes.
+    /// A node that votes.
     fn voting(rules: Rules) -> Self {
         let mut node = Self::new(rules);
         let (record, _) = node.meet(hello());
@@ -79,7 +78,7 @@ impl Node {
         self.memory.apply(command, &server, &counters, self.at)
     }
 
-    /// What stands after a handshake, and whether `open` does.
+    /// The record after a handshake, and true if `open` stands.
     fn meet(&mut self, hello: Handshake) -> (BootRecord, bool) {
         match self.ask(&Command::Handshake(hello)) {
             Ok(Reply::Met(meeting)) => (meeting.stored.record().unwrap().clone(), meeting.open),
@@ -115,7 +114,7 @@ fn a_full_server_is_closed_and_not_opened() {
     };
     node.memory.set_boot(Some(gone.to_string()));
     node.at.writes = Writes::Small;
-    // A server stops no script after its first write, and DEL is one.
+    // A server does not stop a script after its first write, and DEL is a write.
     assert_eq!(node.meet(hello()).0.witnessed, 0);
     assert_eq!(node.memory.open(), None);
     node.memory.set_boot(Some(gone.to_string()));
@@ -124,7 +123,7 @@ fn a_full_server_is_closed_and_not_opened() {
     assert_eq!(node.memory.boot(), Some(&*gone.to_string()));
 }
 
-/// What each trap of §10 does once its rule is off.
+/// The effect of each trap of §10 when its rule is off.
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;

@@ -56,7 +56,7 @@ pub(super) async fn a_survey_sees_counters_and_names_a_lock(trial: &mut Trial<'_
         Ok(used.clone())
     );
 
-    // The previous counters have no name, then the current ones.
+    // First the previous counters hold no name, then the current ones.
     trial.change(Change::Flush).await;
     trial.change(Change::Age(3 * DAY)).await;
     assert_eq!(trial.say(Command::Survey).await, surveyed(true, None));

@@ -47,7 +47,7 @@ pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>
     let gone = "2 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
     let ripe = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
     let guard = "20000 2 3 word 5000 old";
-    // A server stops no script after its first write, and DEL is one.
+    // A server does not stop a script after its first write, and DEL is a write.
     let (answered, boot, open) = full(trial, gone, Some(guard)).await;
     assert!(answered && open.is_none());
     assert_eq!(boot, "2 3 word 20000 5000 RUN/00000000/-1 nonce 1 1 0");
@@ -65,7 +65,7 @@ pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>
         "nothing to write"
     );
 
-    // Nor is w, which has grown by 1 %: or all that is held there would be lost.
+    // A w that has grown by 1 % does not fail the handshake either: otherwise all leases there would be lost.
     trial.change(Change::Full(false)).await;
     trial.put(Key::Boot, Some(ripe)).await;
     trial.put(Key::Open, Some(guard)).await;
@@ -94,7 +94,7 @@ pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>
 
 pub(super) async fn a_full_server_says_that_it_refuses_writes(trial: &mut Trial<'_>) {
     for full in [false, true, false] {
-        // TIME is written once a second, and only what is written can be refused.
+        // TIME is written once a second, and only a write can be refused.
         trial.put(Key::Time, None).await;
         trial.change(Change::Full(full)).await;
         let meeting = trial.meet(&hello()).await;
@@ -112,7 +112,7 @@ pub(super) async fn a_full_server_says_that_it_refuses_writes(trial: &mut Trial<
     }
 }
 
-/// Meets a full master where these stand: whether it answers, and what stands then.
+/// Meets a full master with these keys. Returns true if it answers, and then the keys.
 async fn full(
     trial: &mut Trial<'_>,
     boot: &str,

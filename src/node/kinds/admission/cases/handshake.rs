@@ -1,4 +1,4 @@
-//! HANDSHAKE: what stands afterwards, and what is answered.
+//! HANDSHAKE: the keys afterwards, and the answer.
 
 use super::{
     lines::{Line, brought, lines},
@@ -19,7 +19,7 @@ pub(super) async fn every_line_of_the_handshake(trial: &mut Trial<'_>) {
             known: here(hello.known, &run_id),
             ..hello
         };
-        // What stood in `open`: nothing, something else, what belongs to the record.
+        // `open` holds nothing, another text, or the guard of the record.
         let stored = boot.as_deref().map(Stored::read);
         let stored = stored.as_ref().and_then(Stored::record);
         let right = stored.map(|record| guard_of(&record.to_string()));
@@ -47,7 +47,9 @@ pub(super) async fn every_line_of_the_handshake(trial: &mut Trial<'_>) {
     }
 }
 
-pub(super) async fn w_is_answered_always_and_written_when_it_is_worth_it(trial: &mut Trial<'_>) {
+pub(super) async fn a_handshake_answers_the_greater_w_and_writes_it_if_worthwhile(
+    trial: &mut Trial<'_>,
+) {
     let run_id = trial.run_id.clone();
     for (w, x, written) in [
         (1000, 1001, 1001),
@@ -73,7 +75,7 @@ pub(super) async fn w_is_answered_always_and_written_when_it_is_worth_it(trial: 
         let wanted = format!("2 3 word 20000 5000 RUN/00000000/-1 old 0 0 {written}");
         assert_eq!(stands, Some(wanted), "{}: {w}, {x}", trial.name());
     }
-    // Anything else that changes takes the w with it.
+    // Any other change writes the w too.
     let boot = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
     trial.put(Key::Boot, Some(boot)).await;
     let told = brought("3 word 20000 5000 0 1 25201", Some(boot));
@@ -87,7 +89,7 @@ pub(super) async fn w_is_answered_always_and_written_when_it_is_worth_it(trial: 
     assert_eq!(trial.stands().await[0].as_deref(), Some(wanted));
 }
 
-/// What `open` says where this record votes; reckoned from its words.
+/// The guard if this record votes, computed from its words.
 fn open_of(record: &str) -> Option<String> {
     let words: Vec<&str> = record.split(' ').collect();
     let number = |i: usize| words[i].parse::<u64>().unwrap();
@@ -96,7 +98,7 @@ fn open_of(record: &str) -> Option<String> {
     votes.then(|| guard_of(record))
 }
 
-/// RUN in what a client read here.
+/// Replaces RUN by this server's run id in what a client has read.
 fn here(known: Option<(String, String)>, run_id: &str) -> Option<(String, String)> {
     known.map(|(run, id)| (run.replace("RUN", run_id), id))
 }

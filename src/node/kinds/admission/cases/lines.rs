@@ -1,11 +1,11 @@
-//! The numbered lines of HANDSHAKE (protocol §2), one case each and more: what stands, what a client
-//! brings, and what then stands.
+//! The numbered lines of HANDSHAKE (protocol §2), with one case or more each: the record before, what a client brings,
+//! and the record afterwards.
 
 use super::*;
 
-/// One line. `RUN` is the server's run id.
+/// One case. `RUN` is the server's run id.
 pub(crate) struct Line {
-    /// Its number in the protocol, and what it says.
+    /// The number of the line in the protocol, and what it says.
     pub(crate) line: String,
     pub(crate) boot: Option<String>,
     pub(crate) hello: Handshake,
@@ -15,8 +15,8 @@ pub(crate) struct Line {
     pub(crate) after: Option<String>,
 }
 
-/// "N list max_ttl M v u x", with x as `2000`, or `2000/nobody`, `2000/run`, `2000/id` of one who
-/// has not read what stands, or read another run or id.
+/// Parses "N list max_ttl M v u x". x is `2000` for a client that has read the stored record. It is `2000/nobody`,
+/// `2000/run` or `2000/id` for a client that has read none, another run or another id.
 pub(crate) fn brought(text: &str, boot: Option<&str>) -> Handshake {
     let words: Vec<&str> = text.split(' ').collect();
     let [masters, list, max_ttl, margin, v, u, x] = words[..] else {
@@ -50,7 +50,7 @@ pub(crate) fn brought(text: &str, boot: Option<&str>) -> Handshake {
 struct Lines(Vec<Line>);
 
 impl Lines {
-    /// `boot` "-": none stands. `after` "=": nothing is written.
+    /// `boot` "-": there is no record. `after` "=": nothing is written.
     fn add(&mut self, line: &str, boot: &str, hello: &str, after: &str) {
         let boot = (boot != "-").then(|| spelled(boot));
         let hello = brought(hello, boot.as_deref());
@@ -63,16 +63,16 @@ impl Lines {
         });
     }
 
-    /// The same where a client of the record's own fleet was there a moment ago.
+    /// The same, when a client of the record's own fleet was there a moment ago.
     fn add_visited(&mut self, line: &str, boot: &str, hello: &str, after: &str) {
         self.add(line, boot, hello, after);
         self.0.last_mut().expect("it was just added").visited = true;
     }
 }
 
-// Z of 20000 5000: 25200.
+// Z of 20000 5000 is 25200.
 
-/// Every line of HANDSHAKE but the first.
+/// Every line of HANDSHAKE except the first.
 pub(crate) fn lines() -> Vec<Line> {
     let mut lines = Lines::default();
     no_record(&mut lines);
@@ -117,7 +117,7 @@ fn no_record(lines: &mut Lines) {
         "2 3 word 20000 5000 here old 1 1 9e4",
         "2 3 word 20000 5000 here old 1 1 1000000000000000",
         "2 1000000000000000 word 20000 5000 here old 1 1 0",
-        // Above 24 h.
+        // Terms above 24 h.
         "2 3 word 86400001 5000 here old 1 1 90000",
         "2 3 word 20000 86400001 here old 1 1 90000",
     ] {
@@ -136,7 +136,7 @@ fn no_record(lines: &mut Lines) {
 fn another_run(lines: &mut Lines) {
     let line = "2 another run, that did not vote: what was brought";
     for (boot, hello, after) in [
-        // Whatever N and list.
+        // With any N and list.
         (
             "2 3 word 30000 6000 there old 0 0 36299",
             "3 word 20000 5000 0 0 90000",
@@ -152,7 +152,7 @@ fn another_run(lines: &mut Lines) {
             "3 word 20000 5000 1 0 90000",
             "2 3 word 20000 5000 here new 1 0 0",
         ),
-        // u is remembered.
+        // u goes on.
         (
             "2 3 word 20000 5000 there old 0 1 0",
             "3 word 20000 5000 0 0 0",
@@ -176,7 +176,7 @@ fn another_run(lines: &mut Lines) {
         // 1 if it had voted.
         let u = u8::from(old.ends_with("25200"));
         for (hello, stored) in [
-            // v = 0: the old ones, whatever is brought.
+            // v = 0: the old terms stay, no matter which terms the client brings.
             (
                 "3 word 10000 9000 0 0 0",
                 format!("20000 5000 here new 1 {u} 0"),
@@ -234,13 +234,13 @@ fn another_format(lines: &mut Lines) {
     }
 }
 
-/// Lines 4 and 5, and 6 where 4 does not apply: v brought × v stored × w at Z − 1 and Z.
+/// Lines 4 and 5, and 6 when 4 does not apply: v brought × v stored × w at Z − 1 and Z.
 fn who_vouches_replaces(lines: &mut Lines) {
     for v in 0..=2 {
         for stored in 0..=1 {
             for w in [25_199, 25_200] {
                 let unripe = w == 25_199;
-                // u is told to a memory that goes on.
+                // The u of the old record goes on in the new one.
                 let hello = format!("3 word 20000 5000 {v} 0 0");
                 for fleet in ["5 word", "3 other"] {
                     let boot = format!("2 {fleet} 20000 5000 here old {stored} 1 {w}");
@@ -268,7 +268,7 @@ fn who_vouches_replaces(lines: &mut Lines) {
                         (1 | 2, 0, true) | (2, 1, true) => {
                             "2 3 word 20000 5000 here new 1 0 0".to_owned()
                         }
-                        // 6
+                        // Line 6.
                         (1 | 2, ..) | (0, 0, true) => {
                             let (max_ttl, margin) = joined;
                             let v = stored.max(v.min(1));
@@ -283,10 +283,10 @@ fn who_vouches_replaces(lines: &mut Lines) {
     }
 }
 
-/// Line 4 of a client that sees no voter: v stored × u stored × w at Z − 1 and Z, with and without a visit.
+/// Line 4 for a client that sees no voter: v stored × u stored × w at Z − 1 and Z, with and without a visit.
 fn what_never_voted_gives_way(lines: &mut Lines) {
     let line = "4 another N or list that never voted";
-    // Z of 90000 5000: 95900.
+    // Z of 90000 5000 is 95900.
     for (v, u, w) in [
         (0, 0, 0),
         (0, 0, 95_899),
@@ -316,7 +316,7 @@ fn what_never_voted_gives_way(lines: &mut Lines) {
     lines.add(line, boot, "3 word 20000 5000 0 0 2000", after);
 }
 
-/// Line 6 where what stands is not greater.
+/// Line 6 when the stored terms are not greater.
 fn terms_grow(lines: &mut Lines) {
     for v in 0..=2 {
         for stored in 0..=1 {
@@ -339,7 +339,7 @@ fn terms_grow(lines: &mut Lines) {
 
 fn used_and_witnessed(lines: &mut Lines) {
     for (stored, told, after) in [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)] {
-        // Of a voter too, and from a stranger that may change nothing else.
+        // Also for a voter, and from a client that sees no voters and may change nothing else.
         for w in [25_199, 25_200] {
             let boot = format!("2 3 word 20000 5000 here old 1 {stored} {w}");
             let hello = format!("3 word 10000 5000 0 {told} 0");

@@ -1,4 +1,4 @@
-//! ADMIT (protocol §2): what stands, what an operator brings, and what then stands.
+//! ADMIT (protocol §2): the record before, what an operator brings, and the record afterwards.
 
 use super::*;
 
@@ -69,7 +69,7 @@ pub(crate) fn modes() -> Vec<Brought> {
             let brought = format!("3 word 86400000 86400000 here old 25200 {mode}");
             add("what does not parse", bad, &brought, "=");
         }
-        // u, and whether it votes.
+        // Every combination of u and voting.
         for (u, w) in [(0, 25_199), (0, 25_200), (1, 25_199), (1, 25_200)] {
             let boot = format!("2 3 word 20000 5000 here old 0 {u} {w}");
             let refused = match mode {

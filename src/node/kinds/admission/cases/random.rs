@@ -1,4 +1,4 @@
-//! Any handshake, any ADMIT, and anything that somebody may have left in `boot`.
+//! Random handshakes, ADMITs and contents of `boot`.
 
 use super::*;
 
@@ -17,14 +17,14 @@ fn terms(chance: &mut Chance) -> Terms {
     }
 }
 
-/// About Z of the usual terms, about 27 h, or anything.
+/// A w near Z of the usual terms, near 27 h, or any other.
 fn w(chance: &mut Chance) -> u64 {
     match chance.up_to(8) {
         0 => chance.up_to(Z),
         1 => chance.one(&[0, Z - 1, Z, Z + 1]),
         2 => 97_200_000 + chance.up_to(3) - 1,
         3 => chance.up_to(300_000_000),
-        // Often less than 1 % more than before.
+        // Often less than 1 % above the one before.
         _ => 60_000 + chance.up_to(1200),
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn admit(chance: &mut Chance) -> Admit {
     }
 }
 
-/// What somebody may have left in `boot`.
+/// Anything that somebody may have left in `boot`.
 pub(crate) fn boot(chance: &mut Chance) -> String {
     let run = chance.one(&[
         "RUN/00000000/-1",
@@ -85,7 +85,7 @@ pub(crate) fn boot(chance: &mut Chance) -> String {
     }
 }
 
-/// The same but for the run, and for the lock that is named: each names any of its own.
+/// Equal except for the run and for the lock that is named: each node names any of its own.
 pub(crate) fn alike(a: &Reply, b: &Reply) -> bool {
     match (a, b) {
         (Reply::Surveyed { used: u1, lock: l1 }, Reply::Surveyed { used: u2, lock: l2 }) => {

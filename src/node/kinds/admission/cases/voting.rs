@@ -1,4 +1,4 @@
-//! Who may vote, and what a node that may not does all the same.
+//! Nodes that may vote, and what a node that may not vote does nevertheless.
 
 use super::{lines::brought, *};
 use crate::node::answer::Answer;
@@ -31,7 +31,7 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     }
     assert!(about(remaining(trial, "a").await.unwrap(), secs(10)));
     assert_eq!(counter(trial, "a").await, 1);
-    // It is freed all the same.
+    // A release is obeyed nevertheless.
     assert_eq!(
         trial.ask_with(&release("a", 1).into(), "else").await,
         Ok(Answer::ReleasedUnadmitted)
@@ -49,7 +49,7 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     assert_eq!((record.witnessed, open), (0, false));
 }
 
-pub(super) async fn a_handshake_says_who_the_server_is(trial: &mut Trial<'_>) {
+pub(super) async fn a_handshake_identifies_the_server(trial: &mut Trial<'_>) {
     let server = trial.meet(&hello()).await.server;
     assert_eq!((&*server.role, &*server.mode), ("master", "standalone"));
     assert_eq!(server.eviction, "noeviction");
@@ -59,7 +59,7 @@ pub(super) async fn a_handshake_says_who_the_server_is(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn a_handshake_tells_the_time(trial: &mut Trial<'_>) {
-    // Of another fleet nothing is written, and it is told all the same.
+    // For another fleet nothing is written, and the time is told nevertheless.
     for hello in [hello(), brought("5 other 20000 5000 0 0 0", None)] {
         let before = trial.wall_us();
         let time = trial.meet(&hello).await.time;

@@ -1,5 +1,5 @@
-//! The numbered lines of protocol §2 as pure functions. The conformance suite puts the same ones to
-//! every kind of node.
+//! The numbered lines of protocol §2 as pure functions. The conformance suite runs the same cases against every kind of
+//! node.
 
 use super::*;
 use crate::node::admission::cases::{
@@ -75,7 +75,7 @@ fn nothing_is_written_on_a_replica_or_in_a_cluster() {
 }
 
 #[test]
-fn a_run_is_the_process_and_what_it_was_meanwhile() {
+fn a_run_changes_with_the_process_and_after_being_a_replica() {
     let master = run("abc", &"0".repeat(40), "-1");
     assert_eq!(master, "abc/00000000/-1");
     let failback = run("abc", "1234567890", "55");
@@ -92,13 +92,13 @@ fn a_run_is_the_process_and_what_it_was_meanwhile() {
     assert!(!same_run("abc", "abc/00000000/-1"));
 }
 
-/// What each trap of §10 does once its rule is off.
+/// The effect of each trap of §10 when its rule is off.
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;
     use crate::{base::rules::Rule::*, node::admission::cases::spelled};
 
-    /// What stands after, with the rule and without it.
+    /// Compares the record after a handshake with the rule on and with it off.
     #[track_caller]
     fn case(rule: Rule, boot: &str, hello: &str, with: &str, without: &str) {
         let boot = spelled(boot);
@@ -226,7 +226,7 @@ mod without {
 
     #[test]
     fn margin_in_record() {
-        // A voter for who brings less: it is not replaced.
+        // Without the rule, the record votes for a client with a smaller margin, and is not replaced.
         case(
             MarginInRecord,
             "2 5 word 20000 5000 here old 0 0 21200",

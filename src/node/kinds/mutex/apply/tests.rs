@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Leases last 30 s at most.
+/// The longest lease is 30 s.
 const GUARD: &str = "30000 2 3 word 5000 nonce";
 /// A TIME in the middle of a period and of a ms.
 const T: u64 = 1_760_000_000_000_500;
@@ -68,7 +68,6 @@ fn inspect() -> Command {
     Question::InspectMutex(name()).into()
 }
 
-/// A node with these rules.
 struct Node {
     memory: Memory,
     counters: Counters,
@@ -179,7 +178,7 @@ fn a_raise_is_capped_a_minute_further() {
         node.ask(&acquire(1, 10, 0), T);
         assert_eq!(node.ask(&raise(1, token), T), Answer::Raised(raised));
     }
-    // What stands there already is never lowered.
+    // A counter that is greater already is not lowered.
     let node = &mut Node::new(Rules::ALL);
     node.ask(&acquire(1, 10, 0), T);
     node.counters.set(counted(&name()), 1 << 53);
@@ -195,7 +194,7 @@ fn a_repair_goes_as_far_as_a_raise_and_no_further() {
     let beyond = node.try_ask(&repair(1, 10, cap + 1), T, Writes::All);
     assert!(matches!(beyond, Err(Fault::Error(_))), "{beyond:?}");
     assert_eq!(node.counter(T), cap);
-    // What stands there already is far enough.
+    // A counter that is far enough already does not fail.
     node.counters.set(counted(&name()), cap + 5);
     assert_eq!(node.ask(&repair(1, 10, cap + 5), T), Answer::Repaired(true));
 }
@@ -224,7 +223,7 @@ fn counters_rotate_after_two_days_to_the_microsecond() {
     }
 }
 
-/// What each trap of §10 does once its rule is off.
+/// The effect of each trap of §10 when its rule is off.
 #[cfg(feature = "test-util")]
 mod without {
     use super::*;

@@ -1,9 +1,9 @@
-//! Commands at random, and what is alike in the answers to them.
+//! Random commands, and a comparison of their answers.
 
 use super::*;
 use crate::testing::conformance::random::{Chance, SOON, near};
 
-/// Any command, of few names and owners.
+/// Any command, for a few names and owners.
 pub(crate) fn random(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b", "c:d", "_"]);
     let owner = u128::from(chance.up_to(4));
@@ -33,12 +33,12 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
             let place = random_place(chance);
             give_back(n, (owner, place), floor).into()
         }
-        // Nothing is put back there any more, so others are left alone.
+        // Nothing is repaired under an evicted name, so the other names are never evicted.
         _ => evict(chance.one(&["b", "_"])).into(),
     }
 }
 
-/// Fresh for as long as the test takes. Its reservation is over at once, or never.
+/// A place that stays fresh for as long as the test takes. Its reservation is over at once, or never.
 fn random_place(chance: &mut Chance) -> Place {
     let channels = [CHANNEL, CHANNEL, CHANNEL, NOBODY, ""];
     Place {
@@ -53,8 +53,8 @@ fn random_place(chance: &mut Chance) -> Place {
     }
 }
 
-/// One that is over before the next step: a lock; the life of one who waits, and the line's with it if it is alone;
-/// or only how fresh it is.
+/// A command whose effect is over before the next step. That is a lock, the life of a waiter (and of its queue, if it
+/// is alone), or only its freshness.
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b", "c:d", "_"]);
     let (owner, floor) = (u128::from(chance.up_to(4)), chance.floor());
@@ -67,7 +67,7 @@ pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     join_for(n, (owner, place), SOON, floor).into()
 }
 
-/// The same but for the clock.
+/// Equal except for times, which must be near each other.
 pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
@@ -75,7 +75,7 @@ pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     }
 }
 
-/// Without what the clock says.
+/// The answer without its times.
 fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
@@ -94,7 +94,7 @@ fn untimed(reply: &Answer) -> Answer {
     reply
 }
 
-/// What the clock says.
+/// The times of the answer.
 fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
         Answer::Held { remaining, .. } => vec![*remaining],

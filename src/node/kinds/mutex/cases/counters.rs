@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
-    // The counters have begun.
+    // This grant makes the counters begin.
     say(trial, acquire("z", 9, secs(10), 0)).await;
     for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
         let n = floor.to_string();
@@ -110,7 +110,7 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     take(trial, "a").await;
     assert_eq!(counter(trial, "b").await, 0, "forgotten");
     assert_eq!(counter(trial, "a").await, 6);
-    // Nothing is different where p is to be the token.
+    // The same happens if p can be the token.
     for (n, kept) in [("p", 6), ("q", 6), ("r", 0)] {
         let granted = say(trial, acquire(n, 9, secs(10), 100)).await;
         assert_eq!(granted, Answer::Granted(100), "{n}");
@@ -119,7 +119,7 @@ pub(super) async fn counters_rotate_by_age(trial: &mut Trial<'_>) {
     }
 }
 
-/// Takes the lock and frees it again. Its token.
+/// Takes the lock and frees it again. Returns its token.
 async fn take(trial: &mut Trial<'_>, n: &str) -> u64 {
     let token = say(trial, acquire(n, 1, secs(10), 0)).await;
     say(trial, release(n, 1)).await;

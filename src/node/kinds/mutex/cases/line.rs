@@ -1,6 +1,6 @@
-//! Waiting in line (protocol §5).
+//! Waiting in the queue (protocol §5).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::indexing_slicing)]
 
 use tokio::time::sleep;
@@ -8,14 +8,14 @@ use tokio::time::sleep;
 use super::*;
 use crate::node::{Push, Says, answer::Ahead};
 
-/// p of whoever sets a lock free here. No counter is ahead of it.
+/// The p of the requests that set a lock free here. No counter is ahead of it.
 pub(crate) const P: u64 = 1_760_000_000_000_000;
 
 pub(crate) fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Fresh, alive, and heard.
+/// The place of a waiter that is fresh, alive, and heard.
 pub(crate) fn place(seq: u64, ticket: u64) -> Place {
     Place {
         seq,
@@ -37,7 +37,7 @@ pub(super) fn free(n: &str, owner: u128) -> Request {
     release_for(n, owner, P)
 }
 
-/// They stand in line in this order, behind the holder 1, who is plain.
+/// Puts these into the queue in this order, behind holder 1, which did not come through the queue.
 pub(crate) async fn stand(trial: &mut Trial<'_>, n: &str, queue: &[Queued]) {
     let granted = say(trial, acquire(n, 1, secs(15), 0)).await;
     assert!(matches!(granted, Answer::Granted(_)), "{granted:?}");
@@ -75,7 +75,7 @@ pub(crate) fn next(owner: u128, after: u64) -> Push {
     push(owner, Says::Next { after })
 }
 
-/// Owners in line, by the order of their places.
+/// The owners in the queue, in order.
 pub(crate) async fn line(trial: &mut Trial<'_>, n: &str) -> Vec<String> {
     match say(trial, inspect(n)).await {
         Answer::InspectedMutex(it) => {
@@ -91,7 +91,7 @@ pub(crate) fn owners(owners: &[u128]) -> Vec<String> {
     texts.map(|entry| entry.as_str().to_owned()).collect()
 }
 
-/// What a plain ACQUIRE of somebody else is refused with: holder, last ticket, remaining time.
+/// The refusal of an ACQUIRE by another owner: holder, last ticket, remaining time.
 pub(super) async fn refused(trial: &mut Trial<'_>, n: &str) -> (Option<Arc<str>>, u64, Duration) {
     match say(trial, acquire(n, 99, secs(10), P)).await {
         Answer::Held {
@@ -111,7 +111,7 @@ pub(crate) async fn holder(trial: &mut Trial<'_>, n: &str) -> Option<String> {
     }
 }
 
-pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
+pub(super) async fn a_join_takes_a_free_lock(trial: &mut Trial<'_>) {
     let first = (2, place(1, 50));
     assert_eq!(say(trial, join("a", &first)).await, taken(P, 1));
     assert!(about(remaining(trial, "a").await.unwrap(), secs(15)));
@@ -121,7 +121,7 @@ pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
         50,
         "the ticket that it came with"
     );
-    // Asked again, it finds itself served, by the first request. It is prolonged, never shortened.
+    // When it asks again it finds that it has the lock, by its first request. The lease is prolonged, never shortened.
     let again = (first.0, Place { seq: 2, ..first.1 });
     for (ttl, left) in [(secs(20), 20), (secs(5), 20)] {
         let joined = say(trial, join_for("a", again.clone(), ttl, P + 9)).await;
@@ -133,13 +133,15 @@ pub(super) async fn a_free_lock_is_taken_by_who_joins(trial: &mut Trial<'_>) {
     assert_eq!((rank, ahead.ticket, ahead.is_reserved), (0, 50, false));
     assert_eq!(ahead.holder, Some(entry(2).text()));
     assert!(about(ahead.remaining.unwrap(), secs(20)));
-    // What a plain holder took is its own as well, and was taken by no request.
+    // A lock that it took by ACQUIRE is its own too, with seq 0.
     say(trial, acquire("b", 2, secs(10), 7)).await;
     assert_eq!(say(trial, join("b", &again)).await, taken(7, 0));
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) {
+pub(super) async fn a_holder_is_matched_by_its_entry_and_for_raise_also_by_seq(
+    trial: &mut Trial<'_>,
+) {
     let raise_of = |n, seq, token| request(n, 2, Verb::Raise { seq, token });
     say(trial, join("a", &(2, place(11, 50)))).await;
     assert_eq!(say(trial, extend("a", 2, secs(20))).await, Answer::Extended);
@@ -160,10 +162,10 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
     assert_eq!(say(trial, free("a", 3)).await, Answer::Released(false));
     assert_eq!(say(trial, free("a", 2)).await, Answer::Released(true));
     assert_eq!(holder(trial, "a").await, None);
-    // A plain holder was given nothing by a request.
+    // A holder that took the lock by ACQUIRE was given nothing by a request.
     say(trial, acquire("a", 2, secs(10), 0)).await;
     assert_eq!(say(trial, raise_of("a", 11, P + 9)).await, Answer::Lost);
-    // Together with others it is the same.
+    // The same in a batch.
     say(trial, join("b", &(2, place(11, 50)))).await;
     let b = |seq| raise_of("b", seq, P + 5);
     let asked = [b(1), b(11), extend("b", 2, secs(9)), free("b", 2)].map(Command::from);
@@ -177,24 +179,24 @@ pub(super) async fn the_entry_counts_whatever_follows_it(trial: &mut Trial<'_>) 
     assert_eq!(trial.ask_all(&asked).await, wanted);
 }
 
-pub(super) async fn the_line_is_in_the_order_of_tickets(trial: &mut Trial<'_>) {
+pub(super) async fn the_queue_is_in_ticket_order(trial: &mut Trial<'_>) {
     stand(trial, "a", &[(5, place(1, 50)), (7, place(1, 70))]).await;
-    // The smaller ticket first, and of equal ones the smaller entry.
+    // The smaller ticket comes first, and of equal tickets the smaller entry.
     for (who, ticket, rank) in [(4, 40, 0), (6, 50, 2), (3, 70, 3)] {
         let joined = say(trial, join("a", &(who, place(1, ticket)))).await;
         assert_eq!(in_line(joined).0, rank, "{who}");
     }
     assert_eq!(line(trial, "a").await, owners(&[4, 5, 6, 3, 7]));
-    // Who asks again stays where it is.
+    // A waiter that asks again keeps its place.
     let again = say(trial, join("a", &(5, place(2, 50)))).await;
     assert_eq!(in_line(again).0, 1);
     let (by, last, left) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(1).text()), 70));
     assert!(about(left, secs(15)));
-    // Another name has another line.
+    // Another name has another queue.
     assert_eq!(line(trial, "b").await, owners(&[]));
     assert_eq!(refused_or_granted(trial, "b").await, Answer::Granted(P));
-    // For how long they have waited is told by their tickets.
+    // The tickets tell for how long they have waited.
     let waited = trial.wall_us() - secs(60).as_micros() as u64;
     say(trial, join("a", &(9, place(1, waited)))).await;
     match say(trial, inspect("a")).await {
@@ -227,12 +229,12 @@ pub(super) async fn an_inspection_names_the_first_hundred(trial: &mut Trial<'_>)
     }
 }
 
-pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
+pub(super) async fn a_yielded_lock_goes_to_an_earlier_waiter(trial: &mut Trial<'_>) {
     let (two, three) = ((2, place(5, 50)), (3, place(2, 60)));
     stand(trial, "a", &[two.clone(), three.clone()]).await;
     say(trial, free("a", 1)).await;
     trial.pushes().await;
-    // By another request: nothing happens.
+    // A YIELD of another request does nothing.
     let other = (
         2,
         Place {
@@ -243,17 +245,17 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, give_back("a", other, P)).await, Answer::Yielded);
     assert_eq!(holder(trial, "a").await, Some(entry(2).as_str().into()));
     assert_eq!(line(trial, "a").await, owners(&[3]));
-    // It stays the head, so nobody gets it. The place is what it was.
+    // It stays the head, so nobody gets the lock. Its place is what it was.
     let yielded = say(trial, give_back("a", two.clone(), P)).await;
     assert_eq!(yielded, Answer::Yielded);
     assert_eq!(trial.pushes().await, []);
     assert_eq!(holder(trial, "a").await, None);
     assert_eq!(line(trial, "a").await, owners(&[2, 3]));
-    // What was given back is not handed over again: it is called.
+    // A yielded lock is not handed over again. The waiter is called.
     say(trial, free("a", 99)).await;
     assert_eq!(trial.pushes().await, [push(2, Says::Called), next(3, 7)]);
     assert_eq!(say(trial, join("a", &two)).await, taken(P + 1, 5));
-    // One with a smaller ticket has come.
+    // A waiter with a smaller ticket has come.
     let before = (4, place(1, 40));
     say(trial, join("a", &before)).await;
     say(trial, give_back("a", two.clone(), P + 9)).await;
@@ -263,14 +265,14 @@ pub(super) async fn what_is_given_back_goes_to_the_next(trial: &mut Trial<'_>) {
         "p is of who gives back"
     );
     assert_eq!(line(trial, "a").await, owners(&[2, 3]));
-    // Where it holds nothing, it goes back in line, and no lock of another's is touched.
+    // A waiter that holds nothing goes back into the queue, and nobody's lock is touched.
     say(trial, give_back("a", (7, place(1, 45)), P)).await;
     assert_eq!(line(trial, "a").await, owners(&[7, 2, 3]));
     assert_eq!(holder(trial, "a").await, Some(entry(4).as_str().into()));
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_by_a_waiter_leaves_the_queue(trial: &mut Trial<'_>) {
     let (two, three) = ((2, place(1, 50)), (3, place(1, 60)));
     stand(trial, "a", &[two, three, (4, place(2, 70))]).await;
     assert_eq!(say(trial, free("a", 3)).await, Answer::Released(false));
@@ -278,10 +280,10 @@ pub(super) async fn who_gives_up_leaves_the_line(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [], "it is held");
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(2, 1, P), next(4, 10)]);
-    // A hand-over that it has not seen yet goes on to the next one.
+    // A hand-over that the waiter has not seen yet goes on to the next one.
     assert_eq!(say(trial, free("a", 2)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(4, 2, P + 1)]);
-    // Whoever releases where the lock is free serves the line.
+    // Any RELEASE of a free lock serves the queue.
     stand(trial, "b", &[(2, place(1, 50))]).await;
     say(trial, evict("b")).await;
     assert_eq!(trial.pushes().await, []);
@@ -317,7 +319,7 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
     let asked = [
         free("b", 1),
         free("a", 1),
-        // Not overtaken, and not removed by what was released before.
+        // It does not overtake the queue, and the RELEASE before it does not remove what was handed over.
         acquire("a", 9, secs(10), P),
         extend("a", 2, secs(15)),
         free("a", 2),
@@ -357,7 +359,7 @@ pub(super) async fn a_batch_serves_in_its_order(trial: &mut Trial<'_>) {
     assert_eq!(counter(trial, "b").await, P + 4);
 }
 
-pub(super) async fn a_line_is_forgotten_after_four_lives(trial: &mut Trial<'_>) {
+pub(super) async fn a_queue_is_forgotten_after_four_lives(trial: &mut Trial<'_>) {
     let short = (
         2,
         Place {
@@ -366,7 +368,7 @@ pub(super) async fn a_line_is_forgotten_after_four_lives(trial: &mut Trial<'_>) 
         },
     );
     stand(trial, "a", std::slice::from_ref(&short)).await;
-    // Who waits longer keeps it, also for others.
+    // A waiter with a longer life keeps the queue, for the others too.
     stand(trial, "b", &[(3, place(1, 60))]).await;
     say(trial, join("b", &short)).await;
     sleep(millis(300)).await;

@@ -1,4 +1,4 @@
-//! Who holds, and for how long.
+//! The holder of a lock, and its time.
 
 use super::*;
 
@@ -56,7 +56,7 @@ pub(super) async fn a_name_may_hold_any_character(trial: &mut Trial<'_>) {
     }
 }
 
-pub(super) async fn an_eviction_frees_and_forgets_no_counter(trial: &mut Trial<'_>) {
+pub(super) async fn an_eviction_frees_the_lock_and_keeps_its_counter(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, evict("a")).await, evicted(None));
     say(trial, acquire("a", 1, secs(10), 0)).await;
     assert_eq!(say(trial, evict("a")).await, evicted(Some(1)));

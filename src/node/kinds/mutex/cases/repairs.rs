@@ -1,4 +1,4 @@
-//! A lease that is put back.
+//! Leases that are put back.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use super::*;
 
-pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<'_>) {
-    // All digits, and none below.
+pub(super) async fn a_repair_restores_a_mutex_that_no_other_owner_holds(trial: &mut Trial<'_>) {
+    // It needs all its digits, and no smaller token would do.
     const TOKEN: u64 = 1_760_000_000_123_457;
     let repaired = Answer::Repaired(true);
     assert_eq!(say(trial, repair("a", 1, secs(10), TOKEN)).await, repaired);
@@ -16,7 +16,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
 
     let anothers = say(trial, repair("a", 2, secs(20), TOKEN + 9)).await;
     assert_eq!(anothers, Answer::Repaired(false));
-    // It would be kept for the other one, once it is free.
+    // Otherwise the free lock would be kept for the other entry.
     assert_eq!(say(trial, release("a", 2)).await, Answer::Released(false));
     let (left, c, who) = held(say(trial, acquire("a", 2, secs(10), 0)).await);
     assert_eq!((c, who), (TOKEN, Some(entry(1).text())));
@@ -36,7 +36,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
     );
     assert_eq!(counter(trial, "a").await, TOKEN + 1);
 
-    // It is a lock as any other.
+    // It is a lock like any other.
     assert_eq!(say(trial, extend("a", 1, secs(20))).await, Answer::Extended);
     assert_eq!(say(trial, release("a", 1)).await, Answer::Released(true));
     let next = say(trial, acquire("a", 3, secs(10), 0)).await;
@@ -49,7 +49,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_holds(trial: &mut Trial<
     assert_eq!(counter(trial, "b").await, 10, "9 is less than 10");
 }
 
-pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<'_>) {
+pub(super) async fn a_lock_is_kept_for_the_owner_whose_repair_was_refused(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, secs(10), 5)).await;
     let repaired = say(trial, repair("a", 2, secs(10), 9)).await;
     assert_eq!(repaired, Answer::Repaired(false));
@@ -63,7 +63,7 @@ pub(super) async fn a_lock_that_a_repair_lacks_is_kept_for_it(trial: &mut Trial<
     let next = say(trial, acquire("a", 3, secs(10), 0)).await;
     assert_eq!(next, Answer::Granted(10), "nobody stands in line any more");
 
-    // Not for ever.
+    // The lock is not kept for ever.
     say(trial, acquire("b", 1, secs(10), 5)).await;
     say(trial, repair("b", 2, Duration::from_millis(50), 9)).await;
     say(trial, release("b", 1)).await;
@@ -89,9 +89,9 @@ pub(super) async fn a_repair_finds_the_previous_counters(trial: &mut Trial<'_>) 
     }
 }
 
-pub(super) async fn what_was_evicted_is_not_put_back(trial: &mut Trial<'_>) {
+pub(super) async fn an_evicted_lock_is_not_repaired(trial: &mut Trial<'_>) {
     say(trial, acquire("a", 1, secs(10), 5)).await;
-    // Where it does not stand, the eviction counts as well.
+    // An eviction also counts on a node that did not have the lock.
     for (n, holder) in [("a", Some(1)), ("b", None)] {
         assert_eq!(say(trial, evict(n)).await, evicted(holder));
         let repaired = say(trial, repair(n, 1, secs(10), 9)).await;

@@ -1,4 +1,4 @@
-//! To whom a free lock goes (protocol §5).
+//! The waiter that gets a free lock (protocol §5).
 
 use tokio::time::sleep;
 
@@ -10,17 +10,18 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     stand(trial, "a", &[two.clone(), three, four]).await;
     let released = say(trial, free("a", 1)).await;
     assert_eq!(released, Answer::Released(true));
-    // p is of who released. The lock is the head's for S and the lock-delay; the next one is told when S is over.
+    // p is that of the client that released. The head has the lock for S and the lock-delay. The next waiter is told to
+    // ask when S is over.
     assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
     assert_eq!(counter(trial, "a").await, P);
     assert_eq!(line(trial, "a").await, owners(&[3, 4]));
     let (by, last, left) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(2).text()), 70));
     assert!(about(left, secs(13)), "{left:?}");
-    // A heartbeat that crossed the push finds itself served, by the request that registered it.
+    // A heartbeat that crossed the push finds that its waiter has the lock, by the request that registered it.
     let heartbeat = (two.0, Place { seq: 4, ..two.1 });
     assert_eq!(say(trial, join("a", &heartbeat)).await, taken(P, 3));
-    // A smaller p gives a greater token all the same, and one far ahead is capped.
+    // A smaller p still gives a greater token, and a p far ahead is capped.
     say(trial, release_for("a", 2, 5)).await;
     assert_eq!(trial.pushes().await, [granted(3, 2, P + 1), next(4, 10)]);
     let before = trial.wall_us();
@@ -42,7 +43,7 @@ pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
             ..place(1, 50)
         },
     );
-    // Not fresh, it would be called; that nobody hears either.
+    // It is not fresh, so it would be called. Nobody hears that either.
     let stale = (
         3,
         Place {
@@ -56,19 +57,19 @@ pub(super) async fn a_head_that_nobody_hears_is_dropped(trial: &mut Trial<'_>) {
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(4, 1, P)], "one token");
     assert_eq!(line(trial, "a").await, owners(&[]));
-    // It keeps its place all the same if it asks again.
+    // If it asks again, it has its place as before.
     let again = say(trial, join("a", &deaf)).await;
     assert_eq!(in_line(again).0, 0);
 }
 
-pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &mut Trial<'_>) {
+pub(super) async fn a_new_waiter_is_not_told_that_it_is_next(trial: &mut Trial<'_>) {
     for (n, head, seq, term, waits, is_told) in [
         // It asks again within 2.5 s.
         ("a", secs(10), 1, secs(10), 0, false),
         ("b", secs(10), 2, secs(10), 0, true),
         // It should have asked after 100 ms.
         ("c", secs(10), 1, millis(400), 150, true),
-        // Before it asks again, what was handed over is over.
+        // The hand-over ends before it asks again.
         ("d", secs(2), 1, secs(10), 0, true),
     ] {
         let head = (
@@ -109,8 +110,9 @@ pub(super) async fn who_has_only_just_come_is_not_told_that_it_is_next(trial: &m
     );
 }
 
-/// (That another's is told rather than one of the head's own process is in `tests/lock/queue/dead.rs`: it takes two processes.)
-pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: &mut Trial<'_>) {
+/// (`tests/lock/queue/dead.rs` shows that a waiter of another process is told rather than one of the head's own: that
+/// takes two processes.)
+pub(super) async fn the_next_waiter_is_told_if_nobody_hears_the_last_one(trial: &mut Trial<'_>) {
     let (two, three) = ((2, place(1, 50)), (3, place(2, 60)));
     for (n, channel) in [("a", NOBODY), ("b", "")] {
         let last = (
@@ -125,7 +127,7 @@ pub(super) async fn where_nobody_hears_the_last_in_line_the_next_is_told(trial: 
         let pushes = trial.pushes().await;
         assert_eq!(pushes, [granted(2, 1, P), next(3, 10)], "{n}");
     }
-    // The next one is another's: it is told, and does not hear it.
+    // The next waiter is of another process: it is told, and does not hear it.
     let deaf = (
         3,
         Place {
@@ -154,7 +156,7 @@ pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
         [push(2, Says::Called), next(3, 7)],
         "it is told after the claim"
     );
-    // Free, and kept for who was called, from all others.
+    // The lock is free, and kept from all but the waiter that was called.
     assert_eq!(holder(trial, "a").await, None);
     let (by, last, left) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(2).text()), 60));
@@ -170,7 +172,7 @@ pub(super) async fn a_head_that_is_not_fresh_is_called(trial: &mut Trial<'_>) {
     assert_eq!(line(trial, "a").await, owners(&[3]));
 }
 
-pub(super) async fn who_was_called_and_asks_again_is_reserved_no_more(trial: &mut Trial<'_>) {
+pub(super) async fn the_reservation_ends_when_the_called_waiter_asks_again(trial: &mut Trial<'_>) {
     let stale = (
         2,
         Place {
@@ -182,7 +184,8 @@ pub(super) async fn who_was_called_and_asks_again_is_reserved_no_more(trial: &mu
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [push(2, Says::Called)]);
-    // One with a smaller ticket is the head now, and takes it. Who was called asks again, and is fresh.
+    // A waiter with a smaller ticket is the head now, and takes the lock. The one that was called asks again, and is
+    // fresh.
     assert_eq!(say(trial, join("a", &(3, place(1, 40)))).await, taken(P, 1));
     let again = say(trial, join("a", &(2, place(2, 50)))).await;
     assert_eq!(in_line(again).1.ticket, 40);
@@ -190,7 +193,7 @@ pub(super) async fn who_was_called_and_asks_again_is_reserved_no_more(trial: &mu
     assert_eq!(trial.pushes().await, [granted(2, 2, P + 1)]);
 }
 
-pub(super) async fn who_does_not_come_is_dropped(trial: &mut Trial<'_>) {
+pub(super) async fn a_called_waiter_that_does_not_come_is_dropped(trial: &mut Trial<'_>) {
     let absent = (
         2,
         Place {
@@ -206,13 +209,13 @@ pub(super) async fn who_does_not_come_is_dropped(trial: &mut Trial<'_>) {
     let called = [push(2, Says::Called), push(3, Says::Next { after })];
     assert_eq!(trial.pushes().await, called);
     sleep(millis(60)).await;
-    // Whoever comes next finds that out. A plain ACQUIRE does not overtake the line.
+    // The next request finds that out. An ACQUIRE does not overtake the queue.
     let (by, last, _) = refused(trial, "a").await;
     assert_eq!((by, last), (Some(entry(3).text()), 60));
     assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
 }
 
-pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
+pub(super) async fn dead_waiters_do_not_block_the_queue(trial: &mut Trial<'_>) {
     let dead = (
         2,
         Place {
@@ -224,7 +227,7 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
     sleep(millis(20)).await;
     say(trial, free("a", 1)).await;
     assert_eq!(trial.pushes().await, [granted(3, 1, P)]);
-    // Nobody alive is left: a plain ACQUIRE is granted.
+    // No living waiter is left: an ACQUIRE is granted.
     let deaf = (
         4,
         Place {
@@ -239,7 +242,7 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
     let granted = refused_or_granted(trial, "b").await;
     assert!(matches!(granted, Answer::Granted(_)), "{granted:?}");
     assert_eq!(line(trial, "b").await, owners(&[]));
-    // So is a JOIN behind them.
+    // A JOIN behind them is granted too.
     stand(trial, "c", &[dead, deaf]).await;
     sleep(millis(20)).await;
     say(trial, evict("c")).await;
@@ -252,7 +255,7 @@ pub(super) async fn the_dead_do_not_block(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn who_has_no_channel_is_waited_for(trial: &mut Trial<'_>) {
+pub(super) async fn the_lock_is_kept_for_a_head_without_a_channel(trial: &mut Trial<'_>) {
     let polls = (
         2,
         Place {
@@ -276,12 +279,12 @@ pub(super) async fn a_full_server_hands_over(trial: &mut Trial<'_>) {
     assert_eq!(trial.error(join("a", &third)).await, "OOM");
     assert_eq!(trial.error(give_back("a", third, P)).await, "OOM");
     assert_eq!(line(trial, "a").await, owners(&[2]));
-    // A DEL comes first, so it may write.
+    // DEL comes first, so the script may write.
     assert_eq!(say(trial, free("a", 1)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, [granted(2, 1, P)]);
 }
 
-pub(super) async fn an_exhausted_counter_fails_no_release(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_succeeds_although_the_counter_is_exhausted(trial: &mut Trial<'_>) {
     stand(trial, "a", &[(2, place(1, 50))]).await;
     trial.change(Change::Counter(name("a"), MAX_TOKEN)).await;
     assert_eq!(say(trial, free("a", 1)).await, Answer::Released(true));
@@ -305,7 +308,7 @@ pub(super) async fn a_hand_over_finds_the_previous_counters(trial: &mut Trial<'_
         stand(trial, n, &[(2, place(1, 50))]).await;
     }
     trial.change(Change::Age(DAY * 3)).await;
-    // The first one rotates, and the second one finds its own behind it.
+    // The first hand-over rotates the counters, and the second finds its own in the previous ones.
     let frees = ["a", "b"].map(|n| free(n, 1).into());
     trial.ask_all(&frees).await;
     let tokens = [granted(2, 1, P + 52), granted(2, 1, P + 52)];

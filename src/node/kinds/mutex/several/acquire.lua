@@ -1,14 +1,14 @@
--- ACQUIRE of several locks (protocol §8): takes all of them, if all are free; else none.
+-- ACQUIRE of several locks (protocol §8): takes all of them if all are free, otherwise none.
 -- KEYS     open, time, waiting, locks, c0, c1
 -- ARGV     entry, ttl ms, p µs, guard
--- RETURNS  the counter of all, where granted; {which of the locks is held for longest, PTTL, the greatest counter, text
---          in the lock or nil}, where another has one
+-- RETURNS  the counter of all, if granted; if another entry has one of them: {index of the lock that is held for
+--          longest, PTTL, the greatest counter, text in that lock or nil}
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 local open = seen[1]
 -- insert shared/guard.lua
 local max_ttl = string.match(guard, '^%d+')
 local n, c0, c1, from = #KEYS - 5, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
--- By lock: {PTTL, counter, text}, where somebody waits for it.
+-- By lock: {PTTL, counter, text}, if it has waiters and is not free for this entry.
 local against = {}
 if seen[3] then
   local waiting = seen[3]
@@ -39,7 +39,7 @@ for i = 1, n do
   -- insert shared/counter.lua
   greatest = c > greatest and c or greatest
 end
--- TIME as the handshake left it, and the floor: see ACQUIRE of one.
+-- TIME as the handshake left it, and the floor, which is capped as in ACQUIRE of one lock.
 local floor, ahead = tonumber(ARGV[3]), max_ttl * 1000
 local now = tonumber(seen[2] or 0)
 if not now or floor > now + ahead then
@@ -48,12 +48,12 @@ if not now or floor > now + ahead then
 end
 local token = math.max(greatest + 1, math.min(floor, now + ahead))
 local exhausted, taken = token > 9007199254740991, 0
--- The first write. It fails where the server is full or a replica; nothing after it fails.
+-- This is the first write. It fails if the server is full or a replica; nothing after it fails.
 while taken < n and not (held or exhausted) do
   if redis.call('SET', KEYS[taken + 4], ARGV[1], 'NX', 'PX', ARGV[2]) then
     taken = taken + 1
   else
-    -- A key of another kind is somebody's too.
+    -- A key of another type belongs to somebody too.
     held = true
     if taken > 0 then
       redis.call('DEL', unpack(KEYS, 4, taken + 3))
@@ -75,10 +75,10 @@ if held or exhausted then
   if against[which] then
     whose = against[which][3]
   end
-  -- No entry of this library is longer than 138 bytes, so more is not worth sending.
+  -- This library writes at most 138 bytes into a lock, so a longer text is cut.
   return { which - 1, longest, greatest, whose and string.sub(whose, 1, 160) }
 end
--- p is written as it came where it is the token, as it mostly is: formatting costs half a microsecond.
+-- Usually p is the token and is written as it came, because formatting costs half a microsecond.
 local written = token == floor and ARGV[3] or string.format('%.0f', token)
 local begun = read[n + 1] and tonumber(read[n + 1])
 local counters = {}

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Does what is asked for all these mutexes.
+/// Executes a request for all these mutexes.
 pub(crate) fn apply(
     names: &[Name],
     request: &Request,
@@ -73,7 +73,7 @@ pub(crate) fn apply(
             for name in names {
                 counters.bring_to(&counted(name), *token, at)?;
             }
-            // PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
+            // A full server permits PEXPIRE, and would then permit the SET behind it. So PEXPIRE comes last.
             let (ours, missing): (Vec<&Name>, Vec<&Name>) =
                 names.iter().partition(|name| mine(locks, name));
             for name in missing {
@@ -117,8 +117,8 @@ fn release(
     })
 }
 
-/// The refusal, if one of them is held or waited for: it names the one that stays so for longest, the first of equals. The line of a
-/// free lock is served.
+/// The refusal, if one of them is held or has waiters. It names the lock that stays so for longest, and the first of
+/// equals. The queue of a free lock is served.
 fn refusal(locks: &mut Memory, names: &[Name], mint: &mut Mint<'_>, at: Moment) -> Option<Answer> {
     let mut longest = None;
     for name in names {
@@ -144,7 +144,7 @@ fn refusal(locks: &mut Memory, names: &[Name], mint: &mut Mint<'_>, at: Moment) 
     })
 }
 
-/// Name by name, as they come: what is not had of it is waited for while the rest is kept.
+/// Takes each free lock by itself. The rest is then waited for while these are kept.
 fn take_what_is_free(locks: &mut Memory, names: &[Name], entry: &Entry, ttl: Duration, at: Moment) {
     let free = names.iter().filter(|name| !locks.is_held(name, at));
     let free: Vec<&Name> = free.collect();
@@ -153,7 +153,7 @@ fn take_what_is_free(locks: &mut Memory, names: &[Name], entry: &Entry, ttl: Dur
     }
 }
 
-/// The greatest of what an ACQUIRE of each would be granted.
+/// The greatest of the tokens that an ACQUIRE of each would get.
 fn next_token(names: &[Name], mint: &Mint<'_>, at: Moment) -> Result<u64, Fault> {
     let all = match at.rules.hold(Rule::TokenOfAll) {
         true => names,

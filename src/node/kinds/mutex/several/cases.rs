@@ -1,6 +1,6 @@
-//! What every kind of node has to do with several locks at once (protocol §8).
+//! Cases about several locks at once, for every kind of node (protocol §8).
 
-// As in a test, a mistake ends it.
+// A failed case panics, as a test does.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod any;
@@ -29,23 +29,26 @@ use lines::*;
 use taking::*;
 
 pub(crate) const CASES: &[Case] = &[
-    case!("§8: all are granted, with one token, or none.", all_or_none),
     case!(
-        "§8 HELD names the one that is held for longest, ties the first, and the greatest counter.",
-        the_one_held_for_longest_is_named
+        "§8: all names are granted, with one token, or none.",
+        a_set_is_granted_whole_or_not_at_all
     ),
     case!(
-        "§8: the token is newer than the last of each name.",
+        "§8 HELD: it names the lock held for longest, the first of equals, and the greatest counter.",
+        a_refusal_names_the_lock_held_for_longest
+    ),
+    case!(
+        "§8: the token is newer than the last token of each name.",
         one_token_is_newer_than_each_names_last
     ),
     case!("§8: p is capped, never ignored.", the_floor_is_capped),
     case!(
-        "§8: a set of one, which is a plain mutex, and one of 64.",
-        a_set_is_of_any_size
+        "§8: a set may have one name, and is a plain mutex then, or 64.",
+        a_set_may_have_one_to_sixty_four_names
     ),
     case!(
-        "§8: one counter at 2^53 - 1 lets nothing be taken; a holder is still named.",
-        an_exhausted_counter_spoils_all,
+        "§8: if one counter is at 2^53 - 1, nothing is taken; a holder is still named.",
+        one_exhausted_counter_fails_the_whole_set,
         Counters
     ),
     case!(
@@ -54,58 +57,58 @@ pub(crate) const CASES: &[Case] = &[
         Counters
     ),
     case!(
-        "§8: a server that is full takes nothing, and frees and extends.",
+        "§8: a full server takes nothing, but still frees and extends.",
         a_full_server_takes_nothing,
         Full
     ),
     case!(
-        "§8 RAISE: all ours, else nothing; only upward, capped; the least counter is answered.",
+        "§8 RAISE: only if the owner holds all names; only upward, and capped. It answers the least counter.",
         a_raise_needs_all_of_them
     ),
     case!(
-        "§8 EXTEND: all ours, else nothing; never shortens, never re-creates.",
+        "§8 EXTEND: only if the owner holds all names; it never shortens and never re-creates.",
         an_extension_needs_all_of_them
     ),
     case!(
-        "§8 REPAIR: puts back what is missing, where nobody else has one.",
-        a_repair_puts_back_what_is_missing
+        "§8 REPAIR: it restores the missing names if no other owner has one of the names.",
+        a_repair_restores_the_missing_names
     ),
     case!(
-        "§8 REPAIR: one that was evicted, or a token too far ahead, leaves nothing behind.",
+        "§8 REPAIR: if a name was evicted, or the token is too far ahead, nothing is written.",
         a_repair_that_is_refused_writes_nothing
     ),
     case!(
-        "§8 RELEASE: frees those that are ours, and no others.",
-        a_release_frees_what_is_ours
+        "§8 RELEASE: it frees the owner's locks, and no others.",
+        a_release_frees_only_what_its_owner_holds
     ),
     case!(
-        "§8: without the guard a RELEASE frees, and serves nobody; nothing else is done.",
+        "§8: without the guard a RELEASE frees the locks and serves nobody, and nothing else is done.",
         a_memory_that_may_not_vote_frees
     ),
     case!(
-        "§8: an ACQUIRE does not overtake a line; who is alive there is served, and nothing is taken.",
-        a_line_is_not_overtaken
+        "§8: an ACQUIRE does not overtake a queue; a live waiter is served, and nothing is taken.",
+        a_set_does_not_overtake_a_queue
     ),
     case!(
-        "§8: who is dead in a line does not keep the set.",
-        the_dead_keep_no_set
+        "§8: a dead waiter does not keep a set from its locks.",
+        dead_waiters_do_not_block_a_set
     ),
     case!(
-        "§8: a head that was called keeps its lock from the set.",
-        who_was_called_is_waited_for
+        "§8: a head that was called keeps its lock from a set.",
+        a_called_head_keeps_its_lock_from_a_set
     ),
     case!(
-        "§8 RELEASE: each lock goes to the head of its own line.",
-        a_release_serves_every_line
+        "§8 RELEASE: each lock goes to the head of its own queue.",
+        a_release_of_a_set_serves_every_queue
     ),
     case!(
-        "§8: a full server hands over what a set releases.",
+        "§8: a full server hands over the locks that a set releases.",
         a_full_server_hands_over_from_a_set,
         Full
     ),
 ];
 
-/// Asked for the mutexes of these names.
+/// A request for the mutexes of these names.
 fn request(of: &[&str], owner: u128, verb: Verb) -> Request {
     let names: Vec<Arc<str>> = of.iter().map(|name| (*name).into()).collect();
     Request {
@@ -131,17 +134,17 @@ pub(crate) fn repair(of: &[&str], owner: u128, ttl: Duration, token: u64) -> Req
     request(of, owner, Verb::Repair { ttl, token })
 }
 
-/// `floor`: for who gets one of them next.
+/// `floor` is the p for the waiters that get one of them next.
 pub(crate) fn release(of: &[&str], owner: u128, floor: u64) -> Request {
     request(of, owner, releases(floor))
 }
 
-/// It must answer.
+/// Sends a command that the node must answer.
 async fn say(trial: &mut Trial<'_>, command: Request) -> Answer {
     trial.say(command).await
 }
 
-/// Which, whose, and the greatest counter; the remaining time is about this.
+/// The lock that is named, its holder, and the greatest counter of a refusal whose remaining time is about `left`.
 fn held(reply: Answer, left: Duration) -> (String, Option<Arc<str>>, u64) {
     match reply {
         Answer::Held {
@@ -162,7 +165,6 @@ fn by(owner: u128) -> Option<Arc<str>> {
     Some(entry(owner).text())
 }
 
-/// The counters of these.
 async fn counters<const N: usize>(trial: &mut Trial<'_>, of: [&str; N]) -> [u64; N] {
     let mut all = [0; N];
     for (counter, n) in all.iter_mut().zip(of) {
@@ -171,7 +173,7 @@ async fn counters<const N: usize>(trial: &mut Trial<'_>, of: [&str; N]) -> [u64;
     all
 }
 
-/// For how much longer these are held, about, in seconds.
+/// Asserts for how many more seconds, about, these are held.
 async fn are_held(trial: &mut Trial<'_>, of: &[(&str, Option<u64>)]) {
     for (n, wanted) in of {
         let left = one::remaining(trial, n).await;

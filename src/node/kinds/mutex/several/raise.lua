@@ -1,8 +1,8 @@
--- RAISE of several locks (protocol §8): brings every counter up to the token, if all the locks are ours. Capped as
--- that of one.
+-- RAISE of several locks (protocol §8): brings every counter up to the token, if the entry has all of the locks. The
+-- limit is that of a RAISE of one lock.
 -- KEYS     open, locks, c0, c1
 -- ARGV     entry, token, guard
--- RETURNS  the least of the counters; -1, where not all of the locks are ours
+-- RETURNS  the least of the counters; -1 if the entry does not have all of the locks
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 local open = seen[1]
 -- insert shared/guard.lua
@@ -11,7 +11,7 @@ local n, c0, c1, from = #KEYS - 3, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] - 3
 local entry, fields = ARGV[1], {}
 for i = 1, n do
   local text = seen[i + 1]
-  -- One that came through the line is "entry seq ticket".
+  -- The text of a lock that came through the queue is "entry seq ticket".
   if text ~= entry and string.sub(text or '', 1, #entry + 1) ~= entry .. ' ' then
     return -1
   end

@@ -1,13 +1,13 @@
--- RELEASE of several locks (protocol §8): frees those that are ours.
+-- RELEASE of several locks (protocol §8): frees those that the entry has.
 -- KEYS     open, waiting, locks
 -- ARGV     entry, p µs, guard
--- RETURNS  1; 0, where none of the locks was ours; -1, done or not, where this memory may not vote
--- The guard decides the answer, never the deed. DEL is the first write, so that it works at maxmemory.
--- MGET finds nothing in a key of another kind: that is somebody else's.
+-- RETURNS  1; 0 if the entry had none of the locks; -1, freed or not, if this memory may not vote
+-- The guard decides only the answer: locks are freed in any case. DEL is the first write, so that it works at
+-- maxmemory. MGET finds nothing in a key of another type, so such a key belongs to somebody else.
 local seen, entry, mine = redis.call('MGET', unpack(KEYS)), ARGV[1], {}
 for i = 3, #KEYS do
   local text = seen[i]
-  -- One that came through the line is "entry seq ticket".
+  -- The text of a lock that came through the queue is "entry seq ticket".
   if text == entry or text and string.sub(text, 1, #entry + 1) == entry .. ' ' then
     mine[#mine + 1] = KEYS[i]
     seen[i] = false
@@ -15,7 +15,7 @@ for i = 3, #KEYS do
 end
 local freed = #mine > 0 and redis.call('DEL', unpack(mine)) > 0 and 1 or 0
 local admitted = seen[1] == ARGV[3]
--- Where somebody waits for a lock on this node, it may be for one of these.
+-- If anybody waits for a lock on this node, it may be one of these.
 if seen[2] then
   local prefix = string.sub(KEYS[1], 1, -5)
   local from, waiting, c0, c1 = #prefix + 1, seen[2], prefix .. 'c0', prefix .. 'c1'

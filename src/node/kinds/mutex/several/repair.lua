@@ -1,8 +1,8 @@
--- REPAIR of several locks (protocol §8): puts all of them back for a holder whom a majority still has, where nobody else
--- holds one.
--- KEYS     open, locks, as many marks of evictions, c0, c1
+-- REPAIR of several locks (protocol §8): puts all of them back for a holder that a majority still has, unless another
+-- entry holds one.
+-- KEYS     open, locks, the eviction mark of each lock, c0, c1
 -- ARGV     entry, ttl ms, token, guard
--- RETURNS  1; 0, where somebody else holds one, or one was evicted
+-- RETURNS  1; 0 if another entry holds one, or if one was evicted
 local seen = redis.call('MGET', unpack(KEYS, 1, #KEYS - 2))
 local open = seen[1]
 -- insert shared/guard.lua
@@ -11,9 +11,9 @@ local n, c0, c1, from = (#KEYS - 3) / 2, KEYS[#KEYS - 1], KEYS[#KEYS], #KEYS[1] 
 local entry, ours, fields = ARGV[1], {}, {}
 for i = 1, n do
   local text = seen[i + 1]
-  -- One that came through the line is "entry seq ticket", and stays so.
+  -- The text of a lock that came through the queue is "entry seq ticket", and stays so.
   ours[i] = text == entry or string.sub(text or '', 1, #entry + 1) == entry .. ' '
-  -- PTTL sees a key of another kind too: that is somebody else's.
+  -- PTTL also sees a key of another type. That one belongs to somebody else.
   if seen[n + i + 1] or not (ours[i] or redis.call('PTTL', KEYS[i + 1]) == -2) then
     return 0
   end
@@ -29,17 +29,17 @@ for i = 1, n do
     raised[#raised + 1] = ARGV[3]
   end
 end
--- The counters come first: a lock that stood without its own could be followed by a smaller token. Whatever is written
--- first fails where the server is full or a replica; nothing after it fails.
+-- The counters are written first: a lock that stood without its own could be followed by a smaller token. The first
+-- write fails if the server is full or a replica; nothing after it fails.
 if #raised > 0 then
   local time = redis.call('TIME')
-  -- As far as a RAISE goes. That one stops there; here it would leave a counter below the token.
+  -- The limit of a RAISE. RAISE stops at it; a REPAIR that did so would leave a counter below the token.
   if tonumber(ARGV[3]) > (time[1] + 60) * 1000000 + time[2] + max_ttl * 1000 then
     return redis.error_reply('AHEAD the token is further ahead than a counter may be')
   end
   redis.call('HSET', c0, unpack(raised))
 end
--- PEXPIRE is allowed to a full server, and SET behind it: so it comes last.
+-- A full server permits PEXPIRE, and would then permit the SET behind it. So PEXPIRE comes last.
 for i = 1, n do
   if not ours[i] then
     redis.call('SET', KEYS[i + 1], entry, 'PX', ARGV[2])

@@ -1,4 +1,4 @@
-//! Requests for several mutexes as a server reads them, and its answers. Each verb is a script.
+//! Encodes requests for several mutexes for a server, and decodes its answers. Each verb is a script.
 
 use redis_protocol::resp3::types::OwnedFrame;
 
@@ -22,7 +22,6 @@ static EXTEND: Script = Script::new(include_str!("extend.lua"));
 static REPAIR: Script = Script::new(include_str!("repair.lua"));
 static RELEASE: Script = Script::new(include_str!("release.lua"));
 
-/// All of this kind.
 pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE, &RAISE, &EXTEND, &REPAIR, &RELEASE];
 
 /// Writes a request for all these mutexes.
@@ -88,7 +87,7 @@ fn locks<'a>(keys: &'a Keys, names: &'a [Name]) -> impl Iterator<Item = Arg<'a>>
     names.iter().map(|name| keys.lock(name))
 }
 
-/// These keys, one behind the other.
+/// All these keys in one list.
 fn with<'a>(
     begin: &[Arg<'a>],
     each: impl Iterator<Item = Arg<'a>>,

@@ -38,7 +38,7 @@ fn decoded(command: &Command, reply: &str, hide: Hide<'_>) -> Option<Answer> {
 }
 
 fn answered(reply: &str) -> Option<Answer> {
-    decoded(&acquire(), reply, &str::to_owned)
+    decoded(&acquire(), reply, &|text| text)
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_command_is_a_script_with_its_keys() {
     let entry = ours();
     acquire().encode(&mut writer, &Keys::new("q"));
     let text = String::from_utf8(writer.into_bytes()).unwrap();
-    // One more word is announced: the guard.
+    // The call announces one more word, which is the guard.
     let bytes = format!("{text}$5\r\nguard\r\n").into_bytes();
     let wanted = [
         "EVALSHA",
@@ -158,7 +158,7 @@ fn a_raise_names_the_grant_that_it_is_for() {
 
 #[test]
 fn a_join_is_answered_by_two_or_by_four_or_by_five() {
-    let answered = |reply: &str| decoded(&join(), reply, &str::to_owned);
+    let answered = |reply: &str| decoded(&join(), reply, &|text| text);
     let (counter, seq) = (9, 3);
     assert_eq!(
         answered("*2\r\n:9\r\n:3\r\n"),
@@ -205,7 +205,7 @@ fn a_join_is_answered_by_two_or_by_four_or_by_five() {
     for other in ["*1\r\n:9\r\n", ":1\r\n", "*3\r\n:5\r\n:7\r\n_\r\n"] {
         assert_eq!(answered(other), None, "{other:?}");
     }
-    let yielded = |reply| decoded(&give_back(), reply, &str::to_owned);
+    let yielded = |reply| decoded(&give_back(), reply, &|text| text);
     assert_eq!(yielded(":1\r\n"), Some(Answer::Yielded));
     assert_eq!(yielded(":0\r\n"), None);
 }
@@ -236,7 +236,7 @@ fn a_refusal_tells_the_later_of_the_holders_and_the_last_ticket() {
 }
 
 #[test]
-fn an_inspection_tells_who_waits_and_for_how_long() {
+fn an_inspection_lists_waiters_and_their_waiting_times() {
     let inspect = Command::from(inspect("a"));
     let entry = ours();
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
@@ -245,13 +245,15 @@ fn an_inspection_tells_who_waits_and_for_how_long() {
     let reply = format!(
         "*9\r\n{holder}:5\r\n:7\r\n:3000000\r\n:120\r\n{first}:1000000\r\n{other}:3000001\r\n"
     );
-    let inspected = decoded(&inspect, &reply, &|text| text.replace("web3", "***"));
+    let inspected = decoded(&inspect, &reply, &|text| {
+        if text.contains("web3") { "***" } else { text }
+    });
     let wanted = Answer::InspectedMutex(Box::new(MutexInspection {
         holder: Some((entry.as_str().to_owned(), Some(Duration::from_millis(5)))),
         counter: 7,
         line: vec![
             (entry.as_str().to_owned(), Duration::from_secs(2)),
-            ("***.acme".to_owned(), Duration::ZERO),
+            ("***".to_owned(), Duration::ZERO),
         ],
         waiting: 120,
     }));
@@ -259,7 +261,7 @@ fn an_inspection_tells_who_waits_and_for_how_long() {
 }
 
 #[test]
-fn a_refusal_names_the_holder_and_nothing_else_that_stands_there() {
+fn a_refusal_names_a_holder_only_if_it_is_a_valid_entry() {
     let holder = |entry: &str| {
         let reply = format!("*3\r\n:5\r\n:7\r\n${}\r\n{entry}\r\n", entry.len());
         match answered(&reply) {
@@ -276,21 +278,27 @@ fn a_refusal_names_the_holder_and_nothing_else_that_stands_there() {
 }
 
 #[test]
-fn a_holders_entry_stays_as_it_is_and_all_else_is_told_without_the_secret() {
+fn secrets_are_hidden_except_in_a_holders_entry() {
     let inspect = Command::from(inspect("a"));
     let shown = |entry: &str| {
         let reply = format!(
             "*5\r\n${}\r\n{entry}\r\n:5\r\n:7\r\n:9\r\n:0\r\n",
             entry.len()
         );
-        match decoded(&inspect, &reply, &|text| text.replace("web3.acme", "***")) {
+        match decoded(&inspect, &reply, &|text| {
+            if text.contains("web3.acme") {
+                "***"
+            } else {
+                text
+            }
+        }) {
             Some(Answer::InspectedMutex(it)) => it.holder.unwrap().0,
             other => panic!("{other:?}"),
         }
     };
     let ours = Entry::new(uuid::Uuid::from_u128(7), &Label::new("web3.acme").unwrap());
     assert_eq!(shown(ours.as_str()), ours.as_str());
-    assert_eq!(shown("@web3.acme"), "@***");
+    assert_eq!(shown("@web3.acme"), "***");
     let longer = shown(&format!("{} and", ours.as_str()));
-    assert!(longer.ends_with("@*** and"), "{longer}");
+    assert_eq!(longer, "***");
 }

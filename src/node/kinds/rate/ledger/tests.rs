@@ -15,7 +15,7 @@ fn scale(window: Window, now: u64) -> Scale {
     Scale::new(window, now, Rules::ALL)
 }
 
-/// A node's whole life: what it was asked for at which instants of its clock.
+/// The share of one node through all its commands.
 struct Node {
     window: Window,
     share: u32,
@@ -23,7 +23,7 @@ struct Node {
 }
 
 impl Node {
-    /// Where they were counted, if there were so many.
+    /// The place where the units were counted, or the wait if there were too few.
     fn spend(&mut self, now: u64, units: u32, age: u64) -> Result<Stamp, Option<Duration>> {
         let scale = scale(self.window, now);
         let known = self.known.as_ref().filter(|ledger| now <= ledger.until);
@@ -71,7 +71,7 @@ fn a_unit_counts_to_the_last_instant_and_not_one_longer() {
 }
 
 #[test]
-fn what_lies_too_far_ahead_counts_as_taken_now() {
+fn units_too_far_ahead_count_as_taken_now() {
     let window = window(1_000);
     let mut node = Node {
         window,
@@ -84,7 +84,7 @@ fn what_lies_too_far_ahead_counts_as_taken_now() {
     assert_ne!(ahead.era, behind.era);
     let wait = node.spend(1_990_000, 1, 50).unwrap_err().unwrap();
     assert!(wait <= Duration::from_millis(window.kept() + window.ahead() + window.bucket()));
-    // What was counted before is not given back: nobody knows where it stands.
+    // Units that were counted before are not given back, because nobody knows which bucket they are in.
     node.refund(3, ahead);
     assert!(node.spend(1_990_000, 1, 50).is_err());
     node.refund(2, behind);
@@ -94,8 +94,8 @@ fn what_lies_too_far_ahead_counts_as_taken_now() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is asked for when: no interval of W sees more uses than the share, where each unit is used at the last
-    /// instant at which it may be, or at once, by the same clock.
+    /// For any sequence of requests, no interval of W sees more uses than the share. Each unit is used either at once
+    /// or at the last instant at which it may be used, by the same clock.
     #[test]
     fn no_interval_sees_more_than_the_share(
         ms in prop::sample::select(vec![100_u64, 137, 1_000, 10_000]),
@@ -125,7 +125,7 @@ proptest! {
         }
     }
 
-    /// A wait is exact: one ms before its end there are too few, and at its end there are enough.
+    /// A wait is exact: one ms before its end there are too few units, and at its end there are enough.
     #[test]
     fn a_wait_is_exact(
         ms in prop::sample::select(vec![100_u64, 1_000, 60_000]),

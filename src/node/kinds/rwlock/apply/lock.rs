@@ -1,4 +1,4 @@
-//! One read-write lock: who has it, and who waits for it.
+//! One read-write lock: its holders and its waiters.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,23 +15,23 @@ use crate::{
     },
 };
 
-/// Everybody is there up to the last ms of TIME that is said of them.
+/// Every time is the last ms of TIME in which the member is there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lock {
     writer: Option<(Entry, u64)>,
     readers: BTreeMap<Entry, u64>,
-    /// Who waits to write.
+    /// The writers that wait.
     waiters: BTreeMap<Entry, u64>,
-    /// Who hears that it was freed, and where.
+    /// The waiters to tell when the lock is freed, with their channels.
     hearers: BTreeMap<(Entry, Arc<str>), u64>,
-    /// A reader waits.
+    /// Until when a reader that was refused waits.
     refused: Option<u64>,
-    /// New readers are let in before writers that wait.
+    /// Until when new readers come before waiting writers.
     window: Option<u64>,
 }
 
 impl Lock {
-    // ---- who is there ---------------------------------------------------------------------------
+    // ---- members ---------------------------------------------------------------------------------
 
     pub(super) fn writer(&self, now: u64) -> Option<(&Entry, u64)> {
         let (entry, until) = self.writer.as_ref().filter(|(_, until)| now <= *until)?;
@@ -56,17 +56,17 @@ impl Lock {
         there.map(|(entry, _)| entry)
     }
 
-    /// Those who stay for longest first.
+    /// The readers with the most time left first.
     pub(super) fn readers_by_end(&self, now: u64) -> Vec<(u64, &Entry)> {
         by_end(&self.readers, now)
     }
 
-    /// Those who stay for longest first.
+    /// The waiters with the most time left first.
     pub(super) fn waiters_by_end(&self, now: u64) -> Vec<(u64, &Entry)> {
         by_end(&self.waiters, now)
     }
 
-    /// In how many ms it may be otherwise, where a new reader is refused, and who is against it.
+    /// If a new reader is refused: the ms until that may change, and the entry that is against it.
     pub(super) fn against_a_reader(&self, now: u64) -> Option<(u64, Option<Entry>)> {
         if let Some((writer, until)) = self.writer(now) {
             return Some((until - now, Some(writer.clone())));
@@ -79,7 +79,7 @@ impl Lock {
         Some((*until - now, Some(Entry::clone(waiter))))
     }
 
-    /// The same of a writer. Readers that were kept out come first.
+    /// The same for a writer. Readers that were kept out come before it.
     pub(super) fn against_a_writer(&self, now: u64) -> Option<(u64, Option<Entry>)> {
         if let Some((writer, until)) = self.writer(now) {
             return Some((until - now, Some(writer.clone())));
@@ -95,7 +95,7 @@ impl Lock {
         self.window.filter(|until| now <= *until)
     }
 
-    /// Whether nothing of it is there any more.
+    /// Returns true if nothing of it is left.
     pub(super) fn is_over(&self, now: u64) -> bool {
         let until = self.writer.iter().map(|(_, until)| until);
         let entries = self.readers.values().chain(self.waiters.values());
@@ -107,7 +107,7 @@ impl Lock {
         !until.chain(entries).chain(marks).any(|until| now <= *until)
     }
 
-    // ---- who comes and goes ---------------------------------------------------------------------
+    // ---- changes ---------------------------------------------------------------------------------
 
     /// Never shortens.
     pub(super) fn let_write(&mut self, entry: &Entry, until: u64) {
@@ -126,31 +126,31 @@ impl Lock {
         let before = self.readers.entry(entry.clone()).or_default();
         *before = until.max(*before);
         if !at.rules.hold(Rule::ReadersOwnTtl) {
-            // PEXPIRE of all of them.
+            // This stands for PEXPIRE of one key for all of them.
             self.readers.retain(|_, end| at.ms() <= *end);
             self.readers.values_mut().for_each(|end| *end = until);
         }
     }
 
-    /// The writer becomes a reader, until then at least.
+    /// Turns the writer into a reader, at least until this time.
     pub(super) fn step_down(&mut self, until: u64, at: Moment) {
         let Some((entry, before)) = self.writer.take() else {
             return;
         };
-        // In two steps it is freed first, and then it is a reader like any other.
+        // In two steps it would be freed first, and then be a reader like any other.
         let in_place = at.rules.hold(Rule::DowngradeInPlace);
         if in_place || self.against_a_reader(at.ms()).is_none() {
             self.let_read(&entry, until.max(before), at);
         }
     }
 
-    /// It has nothing of the lock any more.
+    /// Removes everything that the entry has of the lock.
     pub(super) fn leave(&mut self, entry: &Entry) {
         self.writer.take_if(|(writer, _)| writer == entry);
         self.readers.remove(entry);
     }
 
-    /// It waits to write. Never shortens.
+    /// Registers a writer that waits. Never shortens.
     pub(super) fn intends(&mut self, waiter: &Waiter, now: u64) {
         self.waiters.retain(|_, until| now <= *until);
         let until = now.saturating_add(ms(waiter.life));
@@ -162,14 +162,14 @@ impl Lock {
         self.waiters.remove(entry);
     }
 
-    // ---- who is told ----------------------------------------------------------------------------
+    // ---- pushes ----------------------------------------------------------------------------------
 
-    /// A reader waits, for so many ms.
+    /// A reader that was refused waits for `life` ms.
     pub(super) fn refuse(&mut self, now: u64, life: u64) {
         self.refused = Some(now.saturating_add(life));
     }
 
-    /// New readers that were refused are let in for so many ms.
+    /// Lets in readers that were refused, for `window` ms.
     pub(super) fn let_in(&mut self, window: u64, at: Moment) {
         let now = at.ms();
         let is_due = window > 0 && self.refused.take().is_some_and(|until| now <= until);
@@ -187,7 +187,7 @@ impl Lock {
         }
     }
 
-    /// Each process in which somebody waits hears that it was freed: by who has asked last.
+    /// Tells each process with a waiter that the lock was freed, once, by the entry that asked last.
     pub(super) fn tell(&mut self, now: u64, air: &Air) {
         let hearers = std::mem::take(&mut self.hearers);
         let there = hearers.into_iter().filter(|(_, until)| now <= *until);

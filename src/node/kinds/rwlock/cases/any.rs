@@ -1,9 +1,9 @@
-//! Commands at random, and what is alike in the answers to them.
+//! Random commands, and a comparison of their answers.
 
 use super::*;
 use crate::testing::conformance::random::{Chance, SOON, near};
 
-/// Any command, of few locks and owners.
+/// Any command, for a few locks and owners.
 pub(crate) fn random(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b:c"]);
     let owner = u128::from(chance.up_to(6));
@@ -23,12 +23,12 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
             release_with(n, owner, waited, random_window(chance)).into()
         }
         92..98 => inspect(n).into(),
-        // Nothing is put back there any more, so the other is left alone.
+        // Nothing is repaired under an evicted name, so the other name is never evicted.
         _ => evict("b:c").into(),
     }
 }
 
-/// One that is over before the next step: what is held, or the life of one who waits.
+/// A command whose effect is over before the next step: a lease, or the life of a waiter.
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let n = chance.one(&["a", "b:c"]);
     let owner = u128::from(chance.up_to(6));
@@ -53,7 +53,7 @@ fn random_token(chance: &mut Chance) -> u64 {
     }
 }
 
-/// It lasts for as long as the test takes, or is none.
+/// A window that lasts for as long as the test takes, or none.
 fn random_window(chance: &mut Chance) -> Duration {
     secs(chance.one(&[0, 20]))
 }
@@ -67,7 +67,7 @@ fn random_wait(chance: &mut Chance) -> Option<Waiter> {
     (chance.up_to(3) > 0).then_some(waits)
 }
 
-/// The same but for the clock. Who is named of several may differ: which of them stays for longest hangs on a ms.
+/// Equal except for times. The entry that is named may differ: a ms decides which of several has the most time left.
 pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
@@ -75,7 +75,7 @@ pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     }
 }
 
-/// Without what the clock says.
+/// The answer without its times.
 fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
@@ -100,7 +100,7 @@ fn untimed(reply: &Answer) -> Answer {
     reply
 }
 
-/// What the clock says.
+/// The times of the answer.
 fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
         Answer::Held { remaining, .. } => vec![*remaining],

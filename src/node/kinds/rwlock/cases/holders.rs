@@ -1,4 +1,4 @@
-//! Who may come in, and for how long.
+//! Which entries may come in, and for how long.
 
 use super::*;
 
@@ -19,7 +19,7 @@ pub(super) async fn readers_beside_each_other_or_one_writer(trial: &mut Trial<'_
     granted(trial, reads(1)).await;
 }
 
-pub(super) async fn a_refusal_says_who_and_for_how_long(trial: &mut Trial<'_>) {
+pub(super) async fn a_refusal_names_the_holder_and_the_remaining_time(trial: &mut Trial<'_>) {
     granted(trial, read("a", 1, secs(11), P, None)).await;
     granted(trial, read("a", 2, secs(17), P, None)).await;
     granted(trial, read("a", 3, secs(14), P, None)).await;
@@ -48,7 +48,7 @@ pub(super) async fn each_reader_has_its_own_time(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     assert_eq!(say(trial, release(2)).await, Answer::Released(true));
     granted(trial, writes(3)).await;
-    // And a writer.
+    // The same for a writer.
     say(trial, release(3)).await;
     granted(trial, write("a", 4, millis(40), P, None)).await;
     nap().await;
@@ -56,26 +56,26 @@ pub(super) async fn each_reader_has_its_own_time(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
-    // Who is granted the lock keeps nobody out once it is taken back: only who was refused does.
+    // A writer that was granted the lock keeps nobody out after it was taken back. Only a refused one does.
     granted(trial, write("a", 1, secs(15), P, Some(wait(10)))).await;
     assert_eq!(say(trial, taken_back(1)).await, Answer::Released(true));
     granted(trial, reads(1)).await;
     refused(trial, writes(2)).await;
-    granted(trial, reads(3)).await; // nobody waits
+    granted(trial, reads(3)).await; // no writer waits
     refused(trial, write("a", 2, secs(15), P, Some(wait(20)))).await;
     let (left, _, holder) = refused(trial, reads(4)).await;
     assert!(about(left, secs(18)), "{left:?}");
     assert_eq!(holder, Some(text(20)));
-    granted(trial, reads(1)).await; // who reads is not asked to leave
+    granted(trial, reads(1)).await; // a reader is not asked to leave
     let kept = extend("a", 3, Side::Reader, secs(16), Duration::ZERO);
     assert_eq!(say(trial, kept).await, Answer::Extended);
-    // Between attempts it stays; at the end of the wait it goes.
+    // The intent stays between attempts, and goes at the end of the wait.
     assert_eq!(say(trial, release(2)).await, Answer::Released(false));
     refused(trial, reads(4)).await;
     let end = release_of(2, Some(20));
     assert_eq!(say(trial, end).await, Answer::Released(false));
     granted(trial, reads(4)).await;
-    // Of two the other is still there.
+    // Of two intents the other one is still there.
     for who in [20, 21] {
         refused(trial, write("a", 2, secs(15), P, Some(wait(who)))).await;
     }
@@ -83,7 +83,7 @@ pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     let (_, _, holder) = refused(trial, reads(5)).await;
     assert_eq!(holder, Some(text(21)));
     say(trial, release_of(2, Some(21))).await;
-    // And one whose life is over is not.
+    // An intent whose life is over is not.
     let short = Waiter {
         life: millis(40),
         ..wait(22)
@@ -94,7 +94,7 @@ pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     granted(trial, reads(5)).await;
 }
 
-pub(super) async fn the_window_lets_in_who_was_refused(trial: &mut Trial<'_>) {
+pub(super) async fn the_window_admits_readers_after_a_writer_leaves(trial: &mut Trial<'_>) {
     granted(trial, write("a", 1, secs(15), P, Some(wait(10)))).await;
     refused(trial, write("a", 2, secs(15), P, Some(wait(20)))).await;
     refused(trial, read("a", 3, secs(15), P, Some(wait(30)))).await;
@@ -105,12 +105,12 @@ pub(super) async fn the_window_lets_in_who_was_refused(trial: &mut Trial<'_>) {
         "{left:?} {holder:?}"
     );
     granted(trial, reads(3)).await;
-    granted(trial, reads(4)).await; // whoever comes
+    granted(trial, reads(4)).await; // any reader
     for owner in [3, 4] {
         say(trial, release(owner)).await;
     }
     refused(trial, writes(2)).await; // it is not over yet
-    // A window ends with its time, and the intent counts again.
+    // A window ends after its time, and the intent counts again.
     let short = release_with("b", 1, None, millis(40));
     granted(trial, write("b", 1, secs(15), P, None)).await;
     refused(trial, write("b", 2, secs(15), P, Some(wait(20)))).await;
@@ -121,9 +121,9 @@ pub(super) async fn the_window_lets_in_who_was_refused(trial: &mut Trial<'_>) {
     refused(trial, read("b", 4, secs(15), P, None)).await;
 }
 
-pub(super) async fn without_a_refusal_there_is_no_window(trial: &mut Trial<'_>) {
+pub(super) async fn without_a_refused_reader_no_window_opens(trial: &mut Trial<'_>) {
     granted(trial, writes(1)).await;
-    refused(trial, reads(3)).await; // a try: nobody waits
+    refused(trial, reads(3)).await; // it only tries, and does not wait
     refused(trial, write("a", 2, secs(15), P, Some(wait(20)))).await;
     say(trial, release(1)).await;
     refused(trial, reads(3)).await;
@@ -174,7 +174,7 @@ pub(super) async fn a_writer_becomes_a_reader(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, release(1)).await, Answer::Released(true));
 }
 
-pub(super) async fn a_repair_puts_back_what_nobody_is_against(trial: &mut Trial<'_>) {
+pub(super) async fn a_repair_restores_a_lease_that_conflicts_with_nobody(trial: &mut Trial<'_>) {
     let of = |owner, side, token| repair("a", owner, side, secs(15), token);
     let first = of(1, Side::Reader, P + 5);
     assert_eq!(say(trial, first).await, Answer::Repaired(true));
@@ -204,7 +204,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_is_against(trial: &mut Trial<
     );
     let seen = inspected(trial).await;
     assert_eq!((seen.counter, seen.reading), (P + 9, 0));
-    // What it became meanwhile.
+    // The entry has become a reader meanwhile.
     assert_eq!(
         say(trial, of(3, Side::Reader, P)).await,
         Answer::Repaired(true)
@@ -213,7 +213,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_is_against(trial: &mut Trial<
     assert_eq!((seen.writer, seen.reading), (None, 1));
 }
 
-pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_frees_only_what_its_owner_holds(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
     granted(trial, reads(1)).await;
     granted(trial, reads(2)).await;
@@ -236,7 +236,7 @@ pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
     assert_eq!((seen.writer, seen.waiting), (None, 0));
 }
 
-/// All but a release.
+/// Checks that this guard refuses every request except a release.
 async fn refused_by_guard(trial: &mut Trial<'_>, guard: &str) {
     let requests = [
         reads(1),
@@ -285,7 +285,7 @@ pub(super) async fn an_eviction_frees_all(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, evict("a")).await, writer);
 }
 
-pub(super) async fn an_inspection_tells_all(trial: &mut Trial<'_>) {
+pub(super) async fn an_inspection_shows_holders_and_waiting_writers(trial: &mut Trial<'_>) {
     assert_eq!(inspected(trial).await, RwlockInspection::default());
     granted(trial, read("a", 1, secs(11), P, None)).await;
     granted(trial, read("a", 2, secs(17), P, None)).await;

@@ -1,8 +1,8 @@
-//! Tokens of writers, epochs of readers, and the server that is full.
+//! Tokens of writers, epochs of readers, and a server that is full.
 
 use super::*;
 
-pub(super) async fn tokens_and_epochs(trial: &mut Trial<'_>) {
+pub(super) async fn writers_get_growing_tokens_and_readers_the_newest_one(trial: &mut Trial<'_>) {
     let first = granted(trial, reads(1)).await;
     assert_eq!(first, P, "made, where there is none");
     assert_eq!(granted(trial, read("a", 2, secs(15), P + 9, None)).await, P);
@@ -23,7 +23,7 @@ pub(super) async fn tokens_and_epochs(trial: &mut Trial<'_>) {
     }
     let low = granted(trial, read("b", 1, secs(15), 0, None)).await;
     assert_eq!(low, 1, "no epoch is 0");
-    // p far ahead is cut.
+    // A p far ahead is cut.
     let ahead = granted(trial, read("c", 1, secs(15), MAX_TOKEN, None)).await;
     assert!(ahead < trial.wall_us() + 60_000_000, "{ahead}");
 }
@@ -36,7 +36,7 @@ pub(super) async fn an_exhausted_counter_gives_no_token(trial: &mut Trial<'_>) {
     assert!(inspected(trial).await.writer.is_none());
 }
 
-pub(super) async fn counters_of_these_rotate_too(trial: &mut Trial<'_>) {
+pub(super) async fn rwlock_counters_rotate_too(trial: &mut Trial<'_>) {
     let first = granted(trial, writes(1)).await;
     say(trial, release(1)).await;
     for _ in 0..2 {

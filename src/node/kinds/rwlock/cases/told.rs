@@ -1,4 +1,4 @@
-//! Who is told that the lock was freed.
+//! The waiters that are told that the lock was freed.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn waits_at(owner: u128, channel: &str) -> Option<Waiter> {
     })
 }
 
-pub(super) async fn who_waits_is_told_of_a_release(trial: &mut Trial<'_>) {
+pub(super) async fn a_waiter_in_each_process_is_told_of_a_release(trial: &mut Trial<'_>) {
     let mut other = trial.another_process(OTHER).await;
     granted(trial, writes(1)).await;
     refused(trial, read("a", 2, secs(15), P, waits_at(20, CHANNEL))).await;
@@ -29,13 +29,15 @@ pub(super) async fn who_waits_is_told_of_a_release(trial: &mut Trial<'_>) {
     say(trial, release(1)).await;
     assert_eq!(trial.pushes().await, [freed(30)], "once, by who asked last");
     assert_eq!(trial.pushes_to(&mut other).await, [freed(40)]);
-    // Who wants to hear it again asks again.
+    // A waiter that wants to hear it again must ask again.
     granted(trial, reads(2)).await;
     say(trial, release(2)).await;
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
+pub(super) async fn only_live_waiters_are_told_and_only_if_something_was_freed(
+    trial: &mut Trial<'_>,
+) {
     for owner in [1, 2] {
         granted(trial, reads(owner)).await;
     }
@@ -48,7 +50,7 @@ pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
     let _ = trial.ask_with(&release(2).into(), strangers).await;
     assert_eq!(trial.pushes().await, [], "it may not vote");
     granted(trial, writes(4)).await;
-    // Who waits no more is told nothing; who tries neither.
+    // A waiter whose life is over is told nothing, and nor is an entry that only tries.
     let short = Waiter {
         life: millis(40),
         ..wait(50)
@@ -63,11 +65,11 @@ pub(super) async fn nobody_is_told_of_nothing(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn nobody_is_told_of_an_attempt_in_vain(trial: &mut Trial<'_>) {
+pub(super) async fn a_rolled_back_attempt_notifies_no_waiter(trial: &mut Trial<'_>) {
     granted(trial, writes(1)).await;
     refused(trial, read("a", 2, secs(15), P, Some(wait(20)))).await;
     say(trial, taken_back(1)).await;
-    // Nor is it kept for readers: another writer comes in.
+    // The lock is not kept for readers either: another writer comes in.
     granted(trial, writes(3)).await;
     say(trial, taken_back(3)).await;
     granted(trial, reads(4)).await;

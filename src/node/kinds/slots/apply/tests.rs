@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Leases last 20 s at most.
+/// The longest lease is 20 s.
 const GUARD: &str = "20000 2 3 word 5000 nonce";
 /// A TIME in the middle of a ms.
 const T: u64 = 1_760_000_000_000_500;
@@ -68,7 +68,6 @@ fn pick(owner: u128, limit: u32, want: u32) -> Command {
     take(owner, seat(limit), want)
 }
 
-/// A node with these rules.
 struct Node {
     memory: Memory,
     counters: Counters,
@@ -139,7 +138,7 @@ fn a_slot_is_held_up_to_the_last_millisecond_of_its_ttl() {
 }
 
 #[test]
-fn what_is_known_is_forgotten_after_four_max_ttl() {
+fn a_semaphore_is_forgotten_after_four_max_ttl() {
     let node = &mut Node::new(Rules::ALL);
     node.ask(&pick(1, 2, 0), T);
     let last = T + 80_000_499;
@@ -160,13 +159,13 @@ fn a_script_takes_out_sixty_four_that_have_expired() {
         other => panic!("{other:?}"),
     };
     assert_eq!(taken(node, T).len(), 70);
-    // Of one time they go in the order of their texts.
+    // Slots that end at the same time go in the order of their texts.
     assert_eq!(taken(node, T + 11_000), [7, 8, 9, 67, 68, 69]);
     assert!(taken(node, T + 11_000).is_empty());
 }
 
 #[test]
-fn who_is_called_has_its_term() {
+fn a_called_waiter_is_not_overtaken_within_its_term() {
     for (later, dropped) in [(1_000_499, false), (1_000_500, true)] {
         let node = &mut Node::new(Rules::ALL);
         node.ask(&pick(1, 1, 0), T);
@@ -176,7 +175,7 @@ fn who_is_called_has_its_term() {
         let says = Says::Free { slot: 0 };
         let entry = entry(2);
         assert_eq!(node.pushes(), [Push { entry, says }]);
-        // Nobody overtakes the one who is called.
+        // Nobody overtakes a waiter that was called.
         let try_it = Seat {
             life: Duration::ZERO,
             ..seat(1)

@@ -1,9 +1,9 @@
-//! Commands at random, and what is alike in the answers to them.
+//! Random commands, and a comparison of their answers.
 
 use super::*;
 use crate::testing::conformance::random::{Chance, SOON, near};
 
-/// Any command, of few semaphores and owners.
+/// Any command, for a few semaphores and owners.
 pub(crate) fn random(chance: &mut Chance) -> Command {
     let pool = random_pool(chance);
     let owner = u128::from(chance.up_to(7));
@@ -40,7 +40,8 @@ pub(crate) fn random(chance: &mut Chance) -> Command {
     })
 }
 
-/// One that is over before the next step: a slot; the life of one who waits; or the time in which it has to come.
+/// A command whose effect is over before the next step: a slot, the life of a waiter, or the term in which it has to
+/// come.
 pub(crate) fn random_and_short(chance: &mut Chance) -> Command {
     let pool = random_pool(chance);
     let owner = u128::from(chance.up_to(7));
@@ -71,7 +72,8 @@ fn random_slot(chance: &mut Chance) -> u32 {
     chance.one(&[0, 0, 0, 1, 1, 2, 2, 3, 7, 12])
 }
 
-/// Mostly the same one, or there would be nothing but conflicts. Of a resize it is mostly newer than what stands.
+/// Mostly the same limit: otherwise there would be only conflicts. The version of a resize is mostly newer than the one
+/// that stands.
 fn random_limit(chance: &mut Chance, version: u64) -> Limit {
     let slots = chance.one(&[3, 3, 3, 3, 3, 3, 3, 3, 1, 2, 4, 9]);
     Limit { version, slots }
@@ -91,7 +93,8 @@ fn random_take(chance: &mut Chance, pool: Pool, owner: u128, ttl: Duration) -> R
     }
 }
 
-/// Alive for as long as the test takes, or one that only tries. It has all the time to come when it is called.
+/// A waiter that lives for as long as the test takes, or an entry that only tries. When called, it has enough time to
+/// come.
 fn random_seat(chance: &mut Chance) -> Seat {
     let channels = [CHANNEL, CHANNEL, CHANNEL, CHANNEL, NOBODY, ""];
     Seat {
@@ -104,7 +107,7 @@ fn random_seat(chance: &mut Chance) -> Seat {
     }
 }
 
-/// The same but for the clock.
+/// Equal except for times, which must be near each other.
 pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     untimed(a) == untimed(b) && {
         let (a, b) = (times(a), times(b));
@@ -112,7 +115,7 @@ pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     }
 }
 
-/// Without what the clock says.
+/// The answer without its times.
 fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
@@ -130,7 +133,7 @@ fn untimed(reply: &Answer) -> Answer {
     reply
 }
 
-/// What the clock says.
+/// The times of the answer.
 fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
         Answer::Slots { next_free, .. } => vec![*next_free],

@@ -1,4 +1,4 @@
-//! Who waits is told what is free.
+//! Waiters are told which slots are free.
 
 use tokio::time::sleep;
 
@@ -8,15 +8,15 @@ fn next(owner: u128, after: Duration) -> Push {
     push(owner, Says::Next { after })
 }
 
-pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
+pub(super) async fn each_free_slot_is_offered_to_one_waiter(trial: &mut Trial<'_>) {
     let places = [1, 2, 3, 4].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 6, &places).await;
     say(trial, release(103)).await;
     assert_eq!(trial.pushes().await, [free(1, 2)]);
-    // It has been called, so the next one is; who asks by itself is told nothing.
+    // Waiter 1 has been called, so the next one is. A waiter that asks by itself is told nothing.
     say(trial, release(102)).await;
     assert_eq!(trial.pushes().await, [free(2, 1)]);
-    // Both in the gate have been called.
+    // Both waiters in the gate have been called.
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, []);
     let polls = (
@@ -32,7 +32,7 @@ pub(super) async fn each_free_slot_is_told_to_one(trial: &mut Trial<'_>) {
     assert_eq!(in_line(trial).await, owners(&[5, 1, 2, 3, 4]));
 }
 
-pub(super) async fn one_of_another_process_is_told_to_ask_later(trial: &mut Trial<'_>) {
+pub(super) async fn a_waiter_of_another_process_is_told_to_ask_later(trial: &mut Trial<'_>) {
     let mut other = trial.another_process(OTHER).await;
     let of_other = |owner, ticket| {
         (
@@ -70,14 +70,14 @@ pub(super) async fn one_of_another_process_is_told_to_ask_later(trial: &mut Tria
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     let told = trial.pushes_to(&mut other).await;
     assert_eq!(told, [next(5, millis(1234))]);
-    // The next one who is called is of the same process.
+    // The waiter that is called next is of the same process.
     say(trial, release(102)).await;
     assert_eq!(trial.pushes().await, [free(2, 1)]);
     assert_eq!(trial.pushes_to(&mut other).await, [next(5, secs(10))]);
     assert_eq!(in_line(trial).await, owners(&[1, 2, 3, 4, 5, 6]));
 }
 
-pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
+pub(super) async fn dead_or_unreachable_waiters_are_skipped(trial: &mut Trial<'_>) {
     let dead = (
         1,
         Seat {
@@ -95,7 +95,7 @@ pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
         )
     };
     let mut places = vec![dead, deaf(2, 60)];
-    // More than are looked at together.
+    // More waiters than are read together.
     places.extend((10..30).map(|owner| deaf(owner, 60 + owner as u64)));
     places.push((3, seat(100)));
     places.push(deaf(4, 110));
@@ -104,13 +104,13 @@ pub(super) async fn the_dead_are_passed(trial: &mut Trial<'_>) {
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(3, 0)]);
     assert_eq!(in_line(trial).await, owners(&[3, 4]));
-    // It keeps its place all the same if it asks again.
+    // If it asks again, it has its place as before.
     let again = ask(trial, wait(&deaf(2, 60), 1)).await;
     assert_eq!(again.ticket, 60);
     assert_eq!(in_line(trial).await, owners(&[2, 3, 4]));
 }
 
-pub(super) async fn who_does_not_come_is_out_of_line(trial: &mut Trial<'_>) {
+pub(super) async fn a_called_waiter_that_does_not_come_loses_its_place(trial: &mut Trial<'_>) {
     let absent = (
         1,
         Seat {
@@ -128,7 +128,7 @@ pub(super) async fn who_does_not_come_is_out_of_line(trial: &mut Trial<'_>) {
     assert_eq!(in_line(trial).await, owners(&[2]));
 }
 
-pub(super) async fn who_came_may_be_called_again(trial: &mut Trial<'_>) {
+pub(super) async fn a_called_waiter_that_asked_again_may_be_called_again(trial: &mut Trial<'_>) {
     let one = (1, seat(50));
     stand(trial, 2, &[one.clone(), (2, seat(60))]).await;
     say(trial, release(101)).await;
@@ -139,20 +139,20 @@ pub(super) async fn who_came_may_be_called_again(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [free(1, 1)]);
 }
 
-pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
+pub(super) async fn a_waiter_that_enters_the_gate_is_told(trial: &mut Trial<'_>) {
     let places = [1, 2, 3, 4, 5].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 2, &places).await;
-    // By a release: first of a slot that is free, if there is one.
+    // By a release. The push names a free slot, if there is one.
     say(trial, release(1)).await;
     assert_eq!(trial.pushes().await, [push(3, Says::Called)]);
     say(trial, release(5)).await;
     assert_eq!(trial.pushes().await, [], "it stood behind the gate");
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(2, 0)]);
-    // By one who takes a slot.
+    // By a waiter that takes a slot.
     assert_eq!(mine(trial, to(&places[1], 2, 0)).await, Some((0, P + 1)));
     assert_eq!(trial.pushes().await, [push(4, Says::Called)]);
-    // By one that is repaired.
+    // By a slot that is repaired.
     mine(trial, wait(&(6, seat(90)), 2)).await;
     say(trial, release(102)).await;
     assert_eq!(trial.pushes().await, [free(3, 1)]);
@@ -162,30 +162,31 @@ pub(super) async fn who_comes_into_the_gate_is_told(trial: &mut Trial<'_>) {
     say(trial, release(102)).await;
     say(trial, release(2)).await;
     assert_eq!(trial.pushes().await, [free(4, 0)]);
-    // Who leaves may have been called itself: the next one is called, here the one who has just come in.
+    // A waiter that leaves may have been called itself. Then the next one is called, which is the one that has just
+    // entered the gate.
     say(trial, release(6)).await;
     assert_eq!(trial.pushes().await, [free(7, 0), free(7, 0)]);
 }
 
-pub(super) async fn who_asks_is_answered_and_not_called(trial: &mut Trial<'_>) {
+pub(super) async fn a_waiter_that_asks_is_answered_and_not_called(trial: &mut Trial<'_>) {
     let (one, two, three) = ((1, seat(50)), (2, seat(60)), (3, seat(70)));
     stand(trial, 3, &[one.clone(), two.clone()]).await;
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
-    // Who asks in vain calls nobody.
+    // An entry that asks and gets nothing calls nobody.
     mine(trial, wait(&three, 3)).await;
     assert_eq!(trial.pushes().await, []);
-    // Who is the first asks for one that is not free.
+    // The first waiter asks for a slot that is not free.
     let answer = ask(trial, to(&one, 3, 1)).await;
     assert_eq!((answer.mine, answer.may_take), (None, true));
     assert_eq!(answer.taken, [1, 2]);
     assert_eq!(trial.pushes().await, []);
-    // Nor the second.
+    // The second waiter calls nobody either.
     mine(trial, to(&two, 3, 1)).await;
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn behind_the_gate_nobody_is_called(trial: &mut Trial<'_>) {
+pub(super) async fn waiters_behind_the_gate_are_not_called(trial: &mut Trial<'_>) {
     let polls = |owner, ticket| {
         (
             owner,

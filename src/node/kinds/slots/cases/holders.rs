@@ -1,4 +1,4 @@
-//! What a holder asks about its slot.
+//! The requests of a holder about its slot.
 
 use super::*;
 
@@ -13,7 +13,7 @@ pub(super) async fn a_raise_needs_this_slot(trial: &mut Trial<'_>) {
     }
     let held = inspected(trial).await.holders.pop().unwrap();
     assert_eq!(held.counter, P + 5);
-    // Who waits holds nothing.
+    // A waiter holds nothing.
     mine(trial, wait(&(2, seat(50)), 3)).await;
     assert_eq!(say(trial, raise(2, 50, P)).await, Answer::Lost);
 }
@@ -39,15 +39,15 @@ pub(super) async fn an_extension_needs_this_slot(trial: &mut Trial<'_>) {
     assert_eq!(holders(trial).await, []);
 }
 
-pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_>) {
+pub(super) async fn a_repair_restores_a_lease_that_no_other_owner_holds(trial: &mut Trial<'_>) {
     mine(trial, pick(&once(1), 3, 1)).await;
-    // Another has it, or the holder has another.
+    // Another owner has the slot, or this owner has another slot.
     for (owner, slot) in [(2, 1), (1, 0)] {
         let repaired = say(trial, repair(owner, slot, P + 9)).await;
         assert_eq!(repaired, Answer::Repaired(false), "{owner}");
     }
     assert_eq!(holders(trial).await, held_by(&[(1, 1)]));
-    // What is there is prolonged; the counter is raised, never lowered.
+    // A slot that is there is prolonged. The counter is raised, never lowered.
     for (token, counter) in [(P + 5, P + 5), (P + 1, P + 5)] {
         let repaired = say(trial, repair(1, 1, token)).await;
         assert_eq!(repaired, Answer::Repaired(true));
@@ -59,7 +59,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
     say(trial, repair(1, 1, P)).await;
     let held = inspected(trial).await.holders.pop().unwrap();
     assert!(about(held.remaining, secs(20)), "{held:?}");
-    // Who waits holds from now on, and is out of line. It keeps its ticket.
+    // A waiter becomes the holder, leaves the queue, and keeps its ticket.
     mine(trial, wait(&(4, seat(50)), 3)).await;
     let repaired = say(trial, repair(4, 2, P + 7)).await;
     assert_eq!(repaired, Answer::Repaired(true));
@@ -70,7 +70,7 @@ pub(super) async fn a_repair_puts_back_what_nobody_else_has(trial: &mut Trial<'_
 }
 
 pub(super) async fn a_repair_keeps_the_limit(trial: &mut Trial<'_>) {
-    // Nothing is known here.
+    // No limit stands here.
     let repaired = say(trial, repair(1, 6, P)).await;
     assert_eq!(repaired, Answer::Repaired(true));
     let there = inspected(trial).await;
@@ -81,13 +81,13 @@ pub(super) async fn a_repair_keeps_the_limit(trial: &mut Trial<'_>) {
         let repaired = say(trial, repair(10 + u128::from(slot), slot, P)).await;
         assert_eq!(repaired, Answer::Repaired(done), "{slot}");
     }
-    // Not even what is there.
+    // A slot beyond the limit is not repaired even if it is there.
     let repaired = say(trial, repair(1, 6, P)).await;
     assert_eq!(repaired, Answer::Repaired(false));
     assert_eq!(say(trial, extend(1, 6, secs(9))).await, Answer::Extended);
 }
 
-pub(super) async fn a_release_frees_what_is_not_kept(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_frees_the_slot_unless_it_is_to_be_kept(trial: &mut Trial<'_>) {
     mine(trial, pick(&once(1), 3, 1)).await;
     for (owner, keep, freed) in [
         (2, None, false),

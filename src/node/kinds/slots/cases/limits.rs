@@ -1,4 +1,4 @@
-//! How many slots there are.
+//! The number of slots.
 
 use super::*;
 
@@ -28,7 +28,7 @@ pub(super) async fn another_limit_is_a_conflict(trial: &mut Trial<'_>) {
     }
     assert_eq!(holders(trial).await, held_by(&[(0, 1)]));
     assert_eq!(in_line(trial).await, owners(&[]));
-    // As many slots, of whatever version, are no conflict.
+    // The same number of slots does not conflict, even with another version.
     let asked = ask(trial, versioned(pick(&once(2), 3, 1), 1)).await;
     assert_eq!((asked.mine, asked.version), (Some((1, P)), 4));
 }
@@ -51,31 +51,31 @@ pub(super) async fn the_newer_limit_stands(trial: &mut Trial<'_>) {
     assert_eq!(inspected(trial).await.limit, Some(limit(4, 12)));
 }
 
-pub(super) async fn who_is_above_the_limit_stays(trial: &mut Trial<'_>) {
+pub(super) async fn lowering_the_limit_keeps_current_holders(trial: &mut Trial<'_>) {
     fill(trial, 4).await;
     say(trial, resize(1, 2)).await;
     let answer = ask(trial, wait(&(1, seat(50)), 2)).await;
     assert_eq!((answer.mine, answer.taken), (None, vec![0, 1, 2, 3]));
     assert_eq!(say(trial, extend(104, 3, secs(20))).await, Answer::Extended);
     assert_eq!(say(trial, raise(104, 3, P)).await, Answer::Raised(P));
-    // What is given back above the limit is not to be taken.
+    // A slot above the limit cannot be taken once it is released.
     assert_eq!(say(trial, release(104)).await, Answer::Released(true));
     assert_eq!(trial.pushes().await, []);
     assert_eq!(mine(trial, pick(&(1, seat(50)), 2, 3)).await, None);
-    // But it makes room for what is free below it.
+    // But its release makes room for a slot that is free below the limit.
     say(trial, release(101)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     mine(trial, wait(&(1, seat(50)), 2)).await;
     say(trial, release(103)).await;
     assert_eq!(trial.pushes().await, [free(1, 0)]);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
-    // Who is above it moves down.
+    // A holder above the limit moves down.
     fill_one(trial).await;
     let moved = ask(trial, to(&once(5), 3, 0)).await;
     assert_eq!(moved.mine.map(|(slot, _)| slot), Some(0));
 }
 
-/// A third slot is taken, and the limit is three.
+/// Takes a third slot of three.
 async fn fill_one(trial: &mut Trial<'_>) {
     say(trial, resize(2, 3)).await;
     assert!(mine(trial, pick(&once(5), 3, 2)).await.is_none(), "1 waits");
@@ -88,15 +88,15 @@ async fn fill_one(trial: &mut Trial<'_>) {
 pub(super) async fn new_slots_are_called(trial: &mut Trial<'_>) {
     let places = [1, 2, 3, 4].map(|owner| (owner, seat(50 + owner as u64)));
     stand(trial, 2, &places).await;
-    // The gate is two wide, so two are called.
+    // The gate is two wide, so two slots are called out.
     say(trial, resize(1, 6)).await;
     assert_eq!(trial.pushes().await, [free(1, 2), free(2, 3)]);
-    // It is three wide, and two have been called.
+    // The gate is three wide, and two of its waiters have been called.
     say(trial, resize(2, 9)).await;
     assert_eq!(trial.pushes().await, [free(3, 6)]);
     say(trial, resize(3, 8)).await;
     assert_eq!(trial.pushes().await, [], "it does not grow");
-    // So it is where a TAKE brings it. Who asks is told by its answer.
+    // The same happens if a TAKE brings the limit. The entry that asks is told by its answer.
     let asked = ask(trial, versioned(wait(&places[1], 10), 4)).await;
     assert_eq!((asked.mine, asked.may_take), (None, true));
     assert_eq!(trial.pushes().await, [free(4, 9)]);

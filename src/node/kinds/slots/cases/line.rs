@@ -1,17 +1,18 @@
-//! Who waits, and who may take.
+//! Waiters, and which of them may take a slot.
 
 use tokio::time::sleep;
 
 use super::*;
 
-pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
+pub(super) async fn a_later_waiter_queues_behind_earlier_ones(trial: &mut Trial<'_>) {
     fill(trial, 1).await;
     let standing = |owner, ticket| pick(&(owner, seat(ticket)), 1, 0);
     for (owner, ticket, its) in [(5, 50, 50), (6, 40, 51), (7, 51, 52), (8, 90, 90)] {
         let answer = ask(trial, standing(owner, ticket)).await;
         assert_eq!((answer.mine, answer.ticket), (None, its), "{owner}");
     }
-    // Who asks again stays where it is; but for one who was given a greater ticket elsewhere, and never for a smaller one.
+    // A waiter that asks again keeps its place. If another node gave it a greater ticket, it gets that one, but never a
+    // smaller one.
     for (mode, ticket, its) in [
         (Mode::Pick, 99, 51),
         (Mode::Move, 99, 99),
@@ -20,7 +21,7 @@ pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
         let again = take(&(6, seat(ticket)), 1, mode, Some(0));
         assert_eq!(ask(trial, again).await.ticket, its);
     }
-    // Who has asked elsewhere before has a ticket already. Of equal ones the smaller entry comes first.
+    // A waiter that has asked another node already has a ticket. Of equal tickets the smaller entry comes first.
     for (owner, ticket, in_gate) in [(9, 45, true), (4, 51, false), (3, 90, false)] {
         let answer = ask(trial, wait(&(owner, seat(ticket)), 1)).await;
         assert_eq!(
@@ -30,13 +31,13 @@ pub(super) async fn who_asks_later_stands_behind(trial: &mut Trial<'_>) {
         );
     }
     assert_eq!(in_line(trial).await, owners(&[9, 5, 4, 7, 3, 8, 6]));
-    // Who has come into the gate by that is told.
+    // The waiter that entered the gate by that is told.
     let told = Push {
         entry: entry(7),
         says: Says::Called,
     };
     assert_eq!(trial.pushes().await, [told]);
-    // For how long they have waited is told by their tickets.
+    // The tickets tell for how long they have waited.
     let waited = trial.wall_us() - 60_000_000;
     ask(trial, wait(&(1, seat(waited)), 1)).await;
     let (who, waited) = inspected(trial).await.line.pop().unwrap();
@@ -48,7 +49,7 @@ pub(super) async fn the_gate_is_a_third_of_the_slots(trial: &mut Trial<'_>) {
     for (version, limit, gate) in [(0, 1, 2), (1, 6, 2), (2, 7, 3), (3, 9, 3), (4, 10, 4)] {
         say(trial, resize(version, limit)).await;
         for owner in 0..5 {
-            // Whoever is called stays in line.
+            // Without a channel they are not called, and stay in the queue.
             let stands = (
                 owner,
                 Seat {
@@ -60,7 +61,7 @@ pub(super) async fn the_gate_is_a_third_of_the_slots(trial: &mut Trial<'_>) {
             assert_eq!(answer.may_take, owner < gate, "{owner} of {limit}");
         }
     }
-    // Any of them takes what is free, and only they.
+    // Any waiter in the gate takes a free slot, and no other one does.
     for (owner, slot) in [(4, None), (3, Some(7)), (0, Some(2))] {
         let taken = mine(trial, to(&(owner, seat(0)), 10, slot.unwrap_or(5))).await;
         assert_eq!(taken.map(|(slot, _)| slot), slot, "{owner}");
@@ -68,7 +69,7 @@ pub(super) async fn the_gate_is_a_third_of_the_slots(trial: &mut Trial<'_>) {
     assert_eq!(in_line(trial).await, owners(&[1, 2, 4]));
 }
 
-pub(super) async fn who_is_not_in_line_overtakes_nobody(trial: &mut Trial<'_>) {
+pub(super) async fn a_request_outside_the_queue_overtakes_no_waiter(trial: &mut Trial<'_>) {
     let polls = |owner, ticket| {
         (
             owner,
@@ -81,19 +82,19 @@ pub(super) async fn who_is_not_in_line_overtakes_nobody(trial: &mut Trial<'_>) {
     fill(trial, 3).await;
     mine(trial, wait(&polls(1, 50), 3)).await;
     say(trial, release(101)).await;
-    // One is free, and one waits.
+    // One slot is free, and one entry waits.
     let second = ask(trial, pick(&polls(2, 60), 3, 0)).await;
     assert_eq!((second.mine, second.may_take), (None, true));
     assert_eq!(in_line(trial).await, owners(&[1, 2]));
-    // In line it may: its place is in the gate.
+    // Once in the queue it may take the slot, because its place is in the gate.
     assert_eq!(mine(trial, to(&polls(2, 60), 3, 0)).await, Some((0, P + 1)));
-    // Two are free, and one waits.
+    // Two slots are free, and one entry waits.
     say(trial, release(102)).await;
     say(trial, release(103)).await;
     let third = ask(trial, pick(&polls(3, 60), 3, 1)).await;
     assert_eq!((third.mine, third.ticket), (Some((1, P + 1)), 60));
     assert_eq!(in_line(trial).await, owners(&[1]));
-    // Beyond the gate nobody takes, however much is free.
+    // Beyond the gate nobody takes a slot, no matter how many are free.
     say(trial, resize(1, 6)).await;
     mine(trial, wait(&polls(4, 70), 6)).await;
     let fifth = ask(trial, pick(&polls(5, 80), 6, 4)).await;
@@ -119,11 +120,11 @@ pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
         assert_eq!((tried.mine, tried.ticket), (None, 0));
     }
     assert_eq!(in_line(trial).await, owners(&[1]));
-    // The dead do not stand in its way.
+    // A dead waiter does not block it.
     sleep(millis(250)).await;
     assert_eq!(mine(trial, pick(&once(2), 3, 0)).await, Some((0, P + 1)));
     assert_eq!(in_line(trial).await, owners(&[]));
-    // Nor do those whom nobody hears. Who is heard is told what is free.
+    // Nor does a waiter that nobody hears. One that is heard is told what is free.
     let deaf = |owner| {
         (
             owner,
@@ -142,14 +143,14 @@ pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
     assert_eq!(mine(trial, pick(&once(7), 3, 2)).await, None);
     assert_eq!(trial.pushes().await, [free(6, 2)]);
     assert_eq!(in_line(trial).await, owners(&[6]));
-    // Where nothing is free nobody is told.
+    // If nothing is free nobody is told.
     mine(trial, to(&(6, seat(60)), 3, 2)).await;
     mine(trial, wait(&(8, seat(60)), 3)).await;
     assert_eq!(mine(trial, pick(&once(7), 3, 2)).await, None);
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn who_yields_is_back_in_its_place(trial: &mut Trial<'_>) {
+pub(super) async fn a_waiter_that_yields_returns_to_its_place(trial: &mut Trial<'_>) {
     let (one, two, three) = ((1, seat(50)), (2, seat(60)), (3, seat(70)));
     stand(trial, 2, &[one.clone(), two, three]).await;
     say(trial, release(101)).await;
@@ -165,15 +166,15 @@ pub(super) async fn who_yields_is_back_in_its_place(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
     assert_eq!(in_line(trial).await, owners(&[1, 2, 3]));
-    // Where it has nothing it stands in line, as it did, or with the ticket that it brings.
+    // If it has no slot, it keeps its place in the queue, or gets one with the ticket that it brings.
     assert_eq!(say(trial, give_back(&again)).await, Answer::Yielded);
     assert_eq!(say(trial, give_back(&(4, seat(65)))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 2, 4, 3]));
-    // What was repaired came with no ticket.
+    // A repaired slot has no ticket.
     say(trial, repair(5, 0, P)).await;
     assert_eq!(say(trial, give_back(&(5, seat(55)))).await, Answer::Yielded);
     assert_eq!(in_line(trial).await, owners(&[1, 5, 2, 4, 3]));
-    // Who takes no place gives back all the same.
+    // An entry that takes no place gives its slot back nevertheless.
     mine(trial, to(&one, 2, 0)).await;
     trial.pushes().await;
     let gone = (

@@ -1,4 +1,4 @@
-//! What the server itself is about.
+//! Inspections, guards, full servers, replicas and counters.
 
 use super::*;
 use crate::node::admission;
@@ -86,7 +86,7 @@ pub(super) async fn a_full_server_prolongs_and_frees(trial: &mut Trial<'_>) {
     assert_eq!(trial.error(to(&once(102), 2, 0)).await, "OOM");
     assert_eq!(trial.error(repair(3, 0, P)).await, "OOM");
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
-    // What a holder gives back is gone, and it stands in line.
+    // The slot of a holder that yields is gone, and the holder is in the queue.
     let back = (102, seat(70));
     assert_eq!(say(trial, give_back(&back)).await, Answer::Yielded);
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
@@ -128,7 +128,7 @@ pub(super) async fn an_exhausted_counter_gives_no_slot(trial: &mut Trial<'_>) {
         Some((0, MAX_TOKEN))
     );
     assert_eq!(say(trial, release(1)).await, Answer::Released(true));
-    // Who moves keeps what it has, and who comes takes nothing.
+    // A holder that moves keeps its slot, and a new entry gets none.
     assert_eq!(trial.error(to(&once(102), 2, 0)).await, "EXHAUSTED");
     assert_eq!(trial.error(pick(&once(1), 2, 0)).await, "EXHAUSTED");
     assert_eq!(holders(trial).await, held_by(&[(1, 102)]));
@@ -141,7 +141,7 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
     let token = |n| Some((0, P + n));
     assert_eq!(mine(trial, again(0)).await, token(0));
     say(trial, release(1)).await;
-    // The first grant rotates them. What is not taken in the meantime is read from the previous ones.
+    // The first grant rotates the counters. A slot that was not taken since is read from the previous ones.
     trial.change(Change::Age(DAY * 3)).await;
     assert_eq!(mine(trial, again(1)).await, Some((1, P)));
     assert_eq!(mine(trial, again(0)).await, token(1));
@@ -153,7 +153,7 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
     assert_eq!(say(trial, repair(1, 0, P)).await, Answer::Repaired(true));
     assert_eq!(inspected(trial).await.holders[0].counter, P + 5);
     say(trial, release(1)).await;
-    // After four days it is forgotten.
+    // After more than four days the counter is forgotten.
     for _ in 0..2 {
         trial.change(Change::Age(DAY * 3)).await;
         mine(trial, again(1)).await;
@@ -162,7 +162,7 @@ pub(super) async fn counters_rotate_with_those_of_locks(trial: &mut Trial<'_>) {
     assert_eq!(mine(trial, again(0)).await, token(0));
 }
 
-pub(super) async fn a_semaphore_shows_use(trial: &mut Trial<'_>) {
+pub(super) async fn a_survey_sees_that_a_semaphore_was_used(trial: &mut Trial<'_>) {
     let survey = |used, lock: Option<&str>| {
         let lock = lock.map(name);
         node::Answer::Admission(admission::Reply::Surveyed { used, lock })

@@ -1,4 +1,4 @@
-//! A slot: taken, kept, and over.
+//! Slots are taken, kept, and expire.
 
 use tokio::time::sleep;
 
@@ -19,7 +19,7 @@ fn with_floor(mut command: Request, is: u64) -> Request {
 }
 
 pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial<'_>) {
-    // The one that is wanted; else in steps from there, behind the last the first: of 1, of 2, of 3, of 4.
+    // The wanted slot, or others in steps from there, wrapping around at the end. The steps here are 1, 2, 3 and 4.
     for (owner, want, slot) in [(1, 3, 3), (2, 3, 4), (3, 9, 1), (4, 13, 2), (5, 16, 0)] {
         let answer = ask(trial, pick(&(owner, seat(7)), 5, want)).await;
         assert_eq!(answer.mine, Some((slot, P)), "{owner}");
@@ -37,22 +37,22 @@ pub(super) async fn a_free_slot_is_taken_and_its_counter_grows(trial: &mut Trial
     assert_eq!(mine(trial, pick(&once(7), 5, 3)).await, Some((3, P + 1)));
     say(trial, release(2)).await;
     assert_eq!(mine(trial, pick(&once(8), 5, 4)).await, Some((4, P + 1)));
-    // Who wants none takes none.
+    // An entry that wants no slot takes none.
     say(trial, release(3)).await;
     let none = mine(trial, take(&once(9), 5, Mode::Pick, None)).await;
     assert_eq!(none, None);
-    // Nor one at the limit.
+    // Nor does an entry that wants one at the limit.
     assert_eq!(mine(trial, to(&once(9), 5, 5)).await, None);
     assert_eq!(trial.pushes().await, []);
 }
 
-pub(super) async fn steps_that_lead_to_nothing_free_are_not_gone_for_ever(trial: &mut Trial<'_>) {
-    // Steps of 2 among four: 0, 2, 0, 2 and so on; then the next one that is free.
+pub(super) async fn a_free_slot_is_found_even_if_the_steps_miss_it(trial: &mut Trial<'_>) {
+    // In steps of 2 among four slots: 0, 2, 0, 2 and so on. Then it takes the next free one.
     for (owner, want, slot) in [(1, 4, 0), (2, 4, 2), (3, 4, 1), (4, 4, 3)] {
         let taken = mine(trial, pick(&once(owner), 4, want)).await;
         assert_eq!(taken, Some((slot, P)), "{owner}");
     }
-    // Of a semaphore that is as large as can be: the last slot, in steps of 1.
+    // The largest possible semaphore: from the last slot, in steps of 1.
     for (owner, slot) in [(1, 65_535), (2, 0), (3, 1)] {
         let mut command = pick(&once(owner), 65_536, u32::MAX);
         let gatherers = Pool {
@@ -90,7 +90,7 @@ pub(super) async fn each_semaphore_has_its_own_slots(trial: &mut Trial<'_>) {
     }
 }
 
-pub(super) async fn who_holds_is_prolonged_and_never_shortened(trial: &mut Trial<'_>) {
+pub(super) async fn a_repeated_take_prolongs_and_never_shortens(trial: &mut Trial<'_>) {
     let one = (1, seat(7));
     assert_eq!(mine(trial, pick(&one, 3, 1)).await, Some((1, P)));
     for (seconds, mode, want, left) in [
@@ -128,13 +128,13 @@ pub(super) async fn a_move_takes_the_wanted_slot_in_place_of_the_old(trial: &mut
     let moved = ask(trial, to(&one, 3, 1)).await;
     assert_eq!(moved.mine, Some((1, P)));
     assert_eq!((moved.taken, moved.ticket), (vec![1, 2], 7));
-    // Back again: each time with a new token.
+    // It moves back and forth, each time with a new token.
     assert_eq!(mine(trial, to(&one, 3, 0)).await, Some((0, P + 1)));
     assert_eq!(mine(trial, to(&one, 3, 1)).await, Some((1, P + 1)));
-    // Another has that one.
+    // Another owner has that slot.
     assert_eq!(mine(trial, to(&one, 3, 2)).await, Some((1, P + 1)));
     assert_eq!(holders(trial).await, held_by(&[(1, 1), (2, 2)]));
-    // Who waits is told of the old one.
+    // A waiter is told of the old slot.
     mine(trial, pick(&once(3), 3, 0)).await;
     mine(trial, wait(&(4, seat(50)), 3)).await;
     say(trial, release(2)).await;
@@ -162,10 +162,10 @@ pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
     assert_eq!(holders(trial).await, held_by(&[(2, 2)]));
 }
 
-pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
+pub(super) async fn an_unused_semaphore_is_forgotten(trial: &mut Trial<'_>) {
     let brief = |command: Request| with_ttl(command, millis(100));
     trial.restart_with(millis(100)).await;
-    // A holder keeps it in mind, and so does a waiter.
+    // A holder keeps the state alive, and so does a waiter.
     mine(trial, brief(pick(&once(1), 1, 0))).await;
     for _ in 0..9 {
         sleep(millis(60)).await;
@@ -185,7 +185,7 @@ pub(super) async fn what_is_not_used_is_forgotten(trial: &mut Trial<'_>) {
     assert_eq!(taken.map(|(slot, _)| slot), Some(0));
 }
 
-/// Units of a rate limit that are taken for longer than the fleet's longest ttl.
+/// For units of a rate limit, which are taken for longer than the fleet's longest ttl.
 pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'_>) {
     let units = Pool {
         family: Family::Units {

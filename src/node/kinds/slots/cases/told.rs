@@ -1,13 +1,13 @@
-//! What is answered, what stands there, and where to begin.
+//! Answers, the state of the semaphore, and how the cases begin.
 
 use super::*;
 
-/// It must answer.
+/// Sends a command that the node must answer.
 pub(super) async fn say(trial: &mut Trial<'_>, command: impl Into<Command>) -> Answer {
     trial.say(command).await
 }
 
-/// What a TAKE is answered.
+/// The answer to a TAKE.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) mine: Option<(u32, u64)>,
@@ -43,7 +43,7 @@ pub(super) async fn mine(trial: &mut Trial<'_>, command: Request) -> Option<(u32
     ask(trial, command).await.mine
 }
 
-/// What is held for so long is free a ms later.
+/// True if the first slot is free one ms after `held`, or about then.
 pub(super) fn soon_free(next: Option<Duration>, held: Duration) -> bool {
     next.is_some_and(|next| about(next.saturating_sub(millis(1)), held))
 }
@@ -55,7 +55,7 @@ pub(super) async fn inspected(trial: &mut Trial<'_>) -> PoolInspection {
     }
 }
 
-/// Who holds which slot.
+/// Each taken slot with its holder.
 pub(super) async fn holders(trial: &mut Trial<'_>) -> Vec<(u32, String)> {
     let holders = inspected(trial).await.holders;
     let holders = holders.into_iter();
@@ -69,7 +69,7 @@ pub(super) fn held_by(all: &[(u32, u128)]) -> Vec<(u32, String)> {
         .collect()
 }
 
-/// Owners in line, in order.
+/// The owners in the queue, in order.
 pub(super) async fn in_line(trial: &mut Trial<'_>) -> Vec<String> {
     let PoolInspection { line, waiting, .. } = inspected(trial).await;
     assert_eq!(line.len() as u64, waiting);
@@ -86,12 +86,12 @@ pub(super) fn push(owner: u128, says: Says) -> Push {
     Push { entry, says }
 }
 
-/// This slot is free.
+/// The push that this slot is free.
 pub(super) fn free(owner: u128, slot: u32) -> Push {
     push(owner, Says::Free { slot })
 }
 
-/// The owners 101, 102, … hold the first slots, all there are.
+/// Fills all slots: the owners 101, 102, … hold them.
 pub(super) async fn fill(trial: &mut Trial<'_>, limit: u32) {
     for slot in 0..limit {
         let taken = mine(trial, pick(&once(101 + u128::from(slot)), limit, slot)).await;
@@ -99,7 +99,7 @@ pub(super) async fn fill(trial: &mut Trial<'_>, limit: u32) {
     }
 }
 
-/// Behind them stand these, in this order.
+/// Fills all slots, and puts these into the queue in this order.
 pub(super) async fn stand(trial: &mut Trial<'_>, limit: u32, seats: &[Seated]) {
     fill(trial, limit).await;
     for seated in seats {

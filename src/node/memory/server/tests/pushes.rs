@@ -1,4 +1,4 @@
-//! What the node says unasked: to all that listen on a channel, in order with the answers.
+//! Pushes: they reach all connections that are subscribed to a channel, in order with the answers.
 
 use std::task::Poll;
 
@@ -20,7 +20,7 @@ fn push(number: u64) -> Push {
     }
 }
 
-/// Somebody's command publishes it; whether anybody listens.
+/// Publishes a push as another client's command would. Returns true if the channel has a subscriber.
 fn publish(node: &MemoryNode, channel: &str, number: u64) -> bool {
     node.with_store(|store, _| store.publish(&channel.into(), push(number)))
 }
@@ -29,7 +29,7 @@ fn listener(node: &MemoryNode, channel: &str) -> Box<dyn Connection> {
     node.connect(&channel.into()).unwrap()
 }
 
-/// What has come by now.
+/// The input that has come by now.
 fn heard(connection: &mut dyn Connection) -> Vec<Incoming> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut heard = Vec::new();
@@ -56,7 +56,7 @@ fn pushed(number: u64) -> Incoming {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_listen_hear_it_and_nobody_else() {
+async fn a_push_reaches_every_listener_of_its_channel_only() {
     let (node, other) = (MemoryNode::new(), MemoryNode::new());
     assert!(!publish(&node, "a", 1), "nobody is there");
     let (mut first, mut second) = (listener(&node, "a"), listener(&node, "a"));
@@ -96,7 +96,7 @@ async fn a_broken_connection_listens_no_more() {
         node.start();
         assert!(!publish(&node, "a", 3));
         let mut after = listener(&node, "a");
-        // The end of the old one takes nothing from the new one.
+        // The end of the old connection takes nothing from the new one.
         drop(before);
         assert!(publish(&node, "a", 4));
         assert_eq!(heard(&mut *after), [pushed(4)]);
@@ -131,7 +131,7 @@ async fn pushes_keep_their_order_among_answers_and_come_as_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_woken_by_a_push_of_anothers_command() {
+async fn a_pending_connection_is_woken_by_a_push() {
     let node = MemoryNode::new();
     let mut connection = listener(&node, "a");
     let waits =
@@ -142,9 +142,9 @@ async fn who_waits_is_woken_by_a_push_of_anothers_command() {
     assert_eq!(woken, Ok(pushed(1)));
 }
 
-/// A lock is handed over to who waits on another connection: its push is there before the RELEASE is answered.
+/// A lock is handed over to a waiter on another connection. The waiter's push is there before the RELEASE is answered.
 #[tokio::test(start_paused = true)]
-async fn a_hand_over_reaches_the_connection_of_who_waits() {
+async fn a_hand_over_reaches_the_waiters_connection() {
     let node = MemoryNode::new();
     let terms = Terms {
         max_ttl: secs(30),

@@ -25,7 +25,7 @@ fn said(reply: Answer) -> Answered {
     Ok(reply)
 }
 
-/// What these four are answered where the server replies this to them.
+/// The answers to these four operations if the server sends this reply.
 async fn four_answered(reply: &str) -> Vec<Answered> {
     let (mut c, mut server) = fake(4096);
     send(&mut c, &four());
@@ -40,7 +40,7 @@ async fn four_answered(reply: &str) -> Vec<Answered> {
 }
 
 #[tokio::test]
-async fn a_number_says_that_all_went_as_asked() {
+async fn a_number_confirms_the_whole_batch() {
     let wanted = [
         Answer::Granted(5),
         Answer::Raised(6),
@@ -51,7 +51,7 @@ async fn a_number_says_that_all_went_as_asked() {
 }
 
 #[tokio::test]
-async fn an_array_says_what_each_is_four_answered() {
+async fn an_array_answers_each_operation() {
     let reply = "*4\r\n*3\r\n:70\r\n:9\r\n_\r\n:-1\r\n$12\r\nNOT_ADMITTED\r\n:0\r\n";
     let wanted = [
         said(Answer::Held {
@@ -69,7 +69,7 @@ async fn an_array_says_what_each_is_four_answered() {
 }
 
 #[tokio::test]
-async fn an_error_is_one_for_all() {
+async fn an_error_reply_fails_every_operation() {
     let reply = "-NOSCRIPT No matching script.\r\n";
     assert_eq!(
         four_answered(reply).await,
@@ -79,7 +79,7 @@ async fn an_error_is_one_for_all() {
 
 /// A server checks all keys of a call before it runs any of it.
 #[tokio::test]
-async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
+async fn after_an_acl_denies_a_key_operations_are_sent_alone() {
     let (mut c, mut server) = fake(4096);
     let calls = async |c: &mut RedisConnection<DuplexStream>, server: &mut DuplexStream| {
         send(c, &four());
@@ -105,7 +105,7 @@ async fn after_a_name_that_an_acl_forbids_everything_goes_alone() {
 }
 
 #[tokio::test]
-async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
+async fn a_malformed_reply_is_an_error_for_each_operation() {
     for reply in [":3\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "+OK\r\n", "_\r\n"] {
         for answer in four_answered(reply).await {
             let text = match answer {
@@ -115,7 +115,7 @@ async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
             assert!(text.starts_with("not an answer to "), "{text}");
         }
     }
-    // One bad answer among good ones spoils no other.
+    // One bad answer among good ones does not spoil the others.
     let answers = four_answered("*4\r\n:7\r\n_\r\n:1\r\n:1\r\n").await;
     assert_eq!(answers[0], said(Answer::Granted(7)));
     assert!(matches!(&answers[1], Err(Fault::Error(text)) if text.contains("RAISE")));
@@ -123,8 +123,8 @@ async fn what_has_not_the_shape_of_an_answer_is_an_error_of_each() {
 }
 
 #[tokio::test]
-async fn a_batch_of_which_nothing_has_left_is_withdrawn_whole_and_what_has_begun_stays() {
-    // Nothing fits: the call is made, and undone.
+async fn a_batch_is_withdrawn_whole_unless_some_of_it_has_left() {
+    // Nothing fits into the stream: the call is made, and undone.
     let full = |width| async move {
         let (mut c, server) = fake(width);
         send(&mut c, &kills(1));
@@ -137,7 +137,7 @@ async fn a_batch_of_which_nothing_has_left_is_withdrawn_whole_and_what_has_begun
     assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
     send(&mut c, &kills(1));
     assert_eq!(c.withdraw(), 5);
-    // What is sent afterwards leaves in their place.
+    // The operation that is sent afterwards leaves in their place.
     send(&mut c, &kills(1));
     let mut read = vec![0; one];
     server.read_exact(&mut read).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_batch_of_which_nothing_has_left_is_withdrawn_whole_and_what_has_begun
     assert_eq!(answer(&mut c).await, Ok(fault(0)));
     assert_eq!(answer(&mut c).await, Ok(fault(1)));
 
-    // Some bytes fit: the whole batch may be done, so that none of it is taken back.
+    // Some bytes fit, so the whole batch may be carried out. None of it is taken back.
     let (mut c, mut server) = full(one + 10).await;
     send(&mut c, &four());
     assert!(poll_fn(|cx| Poll::Ready(is_pending(c.poll_flush(cx)))).await);
@@ -159,9 +159,9 @@ async fn a_batch_of_which_nothing_has_left_is_withdrawn_whole_and_what_has_begun
     assert!(answer(&mut c).await.is_err(), "it has not left yet");
 }
 
-/// The nodes of a quorum are mostly sent the same; one that was sent less has another batch.
+/// The nodes of a quorum are usually sent the same operations. A node that was sent fewer has another batch.
 #[tokio::test]
-async fn the_same_operations_make_other_batches_elsewhere() {
+async fn a_node_that_gets_fewer_operations_has_another_batch() {
     let four = four();
     let mut taken = Vec::new();
     for sent in [&four[..], &four[..], &four[..2], &four[1..], &four[..1]] {

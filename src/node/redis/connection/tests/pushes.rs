@@ -1,4 +1,4 @@
-//! What a node says unasked: between answers, in its order, and never one of them.
+//! Pushes: they come between answers, in their order, and are never answers.
 
 use super::*;
 use crate::node::answer::Answer;
@@ -7,7 +7,7 @@ use crate::{
     node::{Push, Says},
 };
 
-/// One who waits.
+/// A waiter.
 fn entry() -> Entry {
     Entry::new(uuid::Uuid::from_u128(7), &Label::new("web-1:77").unwrap())
 }
@@ -18,7 +18,7 @@ fn message(channel: &str, text: &str) -> String {
     format!(">3\r\n{}{}{}", word("smessage"), word(channel), word(text))
 }
 
-/// The node says that it is the turn of one; the number tells which push it was.
+/// A push that tells a waiter that it is next. The number shows which push it was.
 fn next(number: u64) -> String {
     message(CHANNEL, &format!("N {} {number}", entry().as_str()))
 }
@@ -33,7 +33,7 @@ fn pushed(number: u64) -> Incoming {
 
 /// Everything that has come by now.
 async fn all(c: &mut RedisConnection<DuplexStream>) -> Vec<Incoming> {
-    // Enough of the task's budget for all of it.
+    // The task's budget must be enough for all of it.
     tokio::task::yield_now().await;
     let mut all = Vec::new();
     poll_fn(|cx| {
@@ -47,7 +47,7 @@ async fn all(c: &mut RedisConnection<DuplexStream>) -> Vec<Incoming> {
 }
 
 #[tokio::test]
-async fn pushes_come_between_the_answers_in_their_order_wherever_the_bytes_are_cut() {
+async fn pushes_keep_their_order_among_answers_wherever_bytes_are_cut() {
     let said = [
         &*next(1),
         "-ERR 0\r\n",
@@ -80,7 +80,7 @@ async fn pushes_come_between_the_answers_in_their_order_wherever_the_bytes_are_c
 }
 
 #[tokio::test]
-async fn a_push_may_come_before_anything_was_asked_and_between_the_replies_to_one_operation() {
+async fn a_push_may_come_before_any_request_and_between_replies_to_one() {
     let (mut c, mut server) = fake(1 << 20);
     server.write_all(next(1).as_bytes()).await.unwrap();
     assert_eq!(all(&mut c).await, [pushed(1)]);
@@ -110,7 +110,7 @@ async fn a_push_may_come_before_anything_was_asked_and_between_the_replies_to_on
     );
 }
 
-/// A batch is answered by one array, into which nothing is put.
+/// A batch is answered by one array, and nothing is put into that.
 #[tokio::test]
 async fn a_push_stands_beside_the_answer_to_a_batch() {
     let release = || {
@@ -137,7 +137,7 @@ async fn a_push_stands_beside_the_answer_to_a_batch() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_of_ours_is_dropped() {
+async fn foreign_messages_are_dropped() {
     let called = format!("W {}", entry().as_str());
     let (mut c, mut server) = fake(1 << 20);
     assert!(c.hears());
@@ -151,7 +151,7 @@ async fn what_is_no_message_of_ours_is_dropped() {
         message(CHANNEL, &format!("{called} ")),
         message(CHANNEL, &"x".repeat(100_000)),
         message(CHANNEL, &format!("{called}\u{80}")),
-        // Of another kind or shape.
+        // Messages of another kind or shape.
         message(CHANNEL, &called).replace("smessage", "smossage"),
         ">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$14\r\nquorate:wake:1\r\n$1\r\nW\r\n".into(),
         ">3\r\n$10\r\nssubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n".into(),
@@ -163,7 +163,7 @@ async fn what_is_no_message_of_ours_is_dropped() {
         server.write_all(strange.as_bytes()).await.unwrap();
         assert_eq!(all(&mut c).await, [Incoming::Nothing], "{strange:?}");
     }
-    // Not UTF-8.
+    // This is not UTF-8.
     let broken = message(CHANNEL, "W ~").into_bytes();
     let broken: Vec<u8> = broken
         .into_iter()
@@ -180,7 +180,7 @@ async fn what_is_no_message_of_ours_is_dropped() {
         Incoming::Answer(fault(1)),
     ];
     assert_eq!(all(&mut c).await, wanted);
-    // It ends nothing and excuses nothing: an answer that nobody asked for is still the end.
+    // Pushes end nothing, and excuse nothing: an answer without a request still ends the connection.
     server.write_all(b":1\r\n").await.unwrap();
     assert!(incoming(&mut c).await.is_err());
 }

@@ -1,11 +1,11 @@
-//! What real servers publish, and to whom.
+//! Messages that real servers publish, and their receivers.
 
 use super::*;
 use crate::node::{Push, Says, answer::Answer, redis::support::HANG};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 
-/// The turn of somebody; the number tells which push it was.
+/// Publishes a push that tells a waiter that it is next. The number shows which push it was.
 fn publish(server: &Server, number: u64) -> i64 {
     let text = format!("N {ENTRY} {number}");
     let heard = server.cmd(&["SPUBLISH", CHANNEL, &text]);
@@ -27,7 +27,7 @@ fn pushed(number: u64) -> Incoming {
 }
 
 #[tokio::test]
-async fn what_is_published_arrives_as_long_as_the_connection_lives() {
+async fn published_messages_arrive_while_the_connection_lives() {
     for kind in Kind::ALL {
         let server = Server::start(kind);
         assert_eq!(publish(&server, 0), 0, "nobody listens");
@@ -40,7 +40,7 @@ async fn what_is_published_arrives_as_long_as_the_connection_lives() {
         for connection in [&mut one, &mut two] {
             assert_eq!(next(&mut **connection).await, pushed(1));
         }
-        // An answer behind it is an answer.
+        // An answer behind a push is still an answer.
         publish(&server, 2);
         one.send(Operation::new(server::Command::LoadScripts), Arc::default());
         poll_fn(|cx| one.poll_flush(cx)).await.unwrap();
@@ -64,7 +64,7 @@ async fn what_is_published_arrives_as_long_as_the_connection_lives() {
 }
 
 #[tokio::test]
-async fn who_may_not_subscribe_or_publish_hears_nothing_and_is_greeted() {
+async fn a_user_without_channel_rights_is_greeted_and_hears_nothing() {
     let all = "on nopass ~* -@all +@all";
     for kind in Kind::ALL {
         let server = ServerOptions::new(kind)

@@ -63,14 +63,14 @@ async fn credentials() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_independent_master() {
+async fn unusable_servers_are_refused_with_the_reason() {
     let server = ServerOptions::new(Kind::Redis)
         .config("databases 2")
         .start();
     let why = refused(&format!("{}/2", server.url())).await;
     assert_eq!(
         why,
-        "it does not let us use database 2: ERR DB index is out of range"
+        "it does not let this client use database 2: ERR DB index is out of range"
     );
     let cluster = ServerOptions::new(Kind::Redis).cluster().start();
     for db in ["", "/1"] {
@@ -83,11 +83,11 @@ async fn what_is_not_an_independent_master() {
     let _one = connected(&full.url()).await;
     assert_eq!(
         unreachable(&full.url()).await,
-        "it takes no more clients (maxclients)"
+        "it accepts no more clients (maxclients)"
     );
 }
 
-/// Says this to every client, when it has heard something.
+/// A server that says this to every client, once it has received something.
 async fn scripted(said: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://me:sesame@{}", listener.local_addr().unwrap());
@@ -96,7 +96,7 @@ async fn scripted(said: &'static [u8]) -> String {
             let mut heard = vec![0; 1 << 20];
             let _ = stream.read(&mut heard).await;
             let _ = stream.write_all(said).await;
-            // Leaves nothing unread: that would reset the connection and lose what was said.
+            // Everything is read before the end. Otherwise the connection would be reset, and the words be lost.
             let _ = stream.shutdown().await;
             while stream.read(&mut heard).await.is_ok_and(|read| read > 0) {}
         }
@@ -105,7 +105,7 @@ async fn scripted(said: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn strange_servers() {
+async fn strange_greetings_are_reported_with_the_reason() {
     for (said, why) in [
         (
             &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
@@ -121,15 +121,15 @@ async fn strange_servers() {
         ),
         (
             b"-ERR not with c2VzYW1l\r\n",
-            "it refuses us: ERR (its words are not told, as they may repeat the password)",
+            "it refuses this client: ERR (its message is hidden, because it may repeat the password)",
         ),
         (
             b"-Not with c2VzYW1l\r\n",
-            "it refuses us: its words are not told, as they may repeat the password",
+            "it refuses this client: its message is hidden, because it may repeat the password",
         ),
         (
             b"%1\r\n$2\r\nid\r\n:3\r\n+OK\r\n+OK\r\n-ERR not with sesame\r\n",
-            "it does not take our scripts: ERR not with ***",
+            "it does not accept quorate's scripts: ERR",
         ),
         (b"c2VzYW1l\r\n", "it does not speak RESP: it says \"***\""),
         (

@@ -38,7 +38,7 @@ fn trusting(url: &str, ca: &Path, expected: Option<&'static str>) -> Address {
 }
 
 #[tokio::test]
-async fn encrypted_and_verified() {
+async fn a_tls_connection_is_encrypted_and_verified() {
     let dir = tempfile::tempdir().unwrap();
     let (server, files) = tls_server(dir.path(), "");
     let localhost = server.url().replace("127.0.0.1", "localhost");
@@ -63,7 +63,7 @@ async fn encrypted_and_verified() {
     }
     let insecure = format!("{}/#insecure", server.url());
     let mut connection = connected(&insecure).await;
-    // More than TLS takes at once.
+    // This is more than TLS takes at once.
     let survey = Operation::new(admission::Command::Survey);
     for _ in 0..5_000 {
         connection.send(Arc::clone(&survey), Arc::default());
@@ -103,13 +103,13 @@ async fn encrypted_and_verified() {
         panic!("reached")
     };
     assert!(
-        why.starts_with("none of the certificates in ca_certificates"),
+        why.starts_with("its TLS certificate is not signed by any CA in ca_certificates"),
         "{why}"
     );
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_not_had() {
+async fn a_server_that_asks_for_a_client_certificate_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = tls_server(dir.path(), "tls-auth-clients yes");
     let why = refused(&format!("{}#insecure", server.url())).await;
@@ -117,7 +117,7 @@ async fn a_client_certificate_is_not_had() {
 }
 
 #[tokio::test]
-async fn plain_and_tls_confused() {
+async fn a_plain_port_taken_for_tls_or_the_reverse_names_the_scheme() {
     let dir = tempfile::tempdir().unwrap();
     let (tls, _) = tls_server(dir.path(), "");
     let plain = Server::start(Kind::Redis);
@@ -136,9 +136,9 @@ async fn plain_and_tls_confused() {
     assert!(text.contains("use redis://"), "{why:?}");
 }
 
-/// The variable counts for a whole process, so a process of its own reads it.
+/// The variable counts for a whole process, so another process reads it.
 #[tokio::test]
-async fn the_systems_certificates_may_be_a_file_of_ours() {
+async fn ssl_cert_file_replaces_the_systems_certificates() {
     let dir = tempfile::tempdir().unwrap();
     let (server, files) = tls_server(dir.path(), "");
     let elsewhere = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ async fn the_systems_certificates_may_be_a_file_of_ours() {
         (&files.ca, "outcome: greeted"),
         (
             &stranger.ca,
-            "outcome: Refused(\"nobody whom this machine trusts",
+            "outcome: Refused(\"its TLS certificate is not signed by any CA that this machine trusts",
         ),
         (&empty, "outcome: Refused(\"SSL_CERT_FILE names "),
     ] {
@@ -166,7 +166,7 @@ async fn the_systems_certificates_may_be_a_file_of_ours() {
 }
 
 #[tokio::test]
-#[ignore = "started by the_systems_certificates_may_be_a_file_of_ours"]
+#[ignore = "started by ssl_cert_file_replaces_the_systems_certificates"]
 async fn child() {
     if let Ok(url) = std::env::var("QUORATE_TEST_DIAL") {
         match dialled(&address(&url)).await {

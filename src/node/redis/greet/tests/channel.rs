@@ -1,4 +1,4 @@
-//! The last word of the greeting: the channel of this process.
+//! The last command of the greeting: the subscription to the channel of this process.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use crate::node::{Incoming, Push, Says, redis::support::HANG};
 
 const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
 const CONFIRMED: &str = ">3\r\n$10\r\nssubscribe\r\n$14\r\nquorate:wake:1\r\n:1\r\n";
-const NOT_TOLD: &str =
-    "who waits for a lock is not told here when it is free, and asks from time to time";
+const NOT_TOLD: &str = "waiters are not told here when a lock is free, and ask from time to time";
 
 /// A push of three texts.
 fn push(kind: &str, channel: &str, text: &str) -> String {
@@ -19,7 +18,8 @@ fn push(kind: &str, channel: &str, text: &str) -> String {
     format!(">3\r\n{}{}{}", word(kind), word(channel), word(text))
 }
 
-/// The replies of a server that permits all, before its reply to SSUBSCRIBE; `publish` is its reply to the try of SPUBLISH.
+/// The replies of a server that permits everything, up to the reply to SSUBSCRIBE. `publish` is its reply to the try of
+/// SPUBLISH.
 fn before(publish: &str) -> Vec<String> {
     let (words, _) = greeting(&address(), &Keys::new("quorate"), "");
     let said = |word: Word| match word {
@@ -30,7 +30,7 @@ fn before(publish: &str) -> Vec<String> {
     words.into_iter().map(said).collect()
 }
 
-/// What comes of a server that says this and nothing else.
+/// The result of a greeting if the server says this and nothing else.
 async fn said(said: &str) -> Dialled {
     let (ours, mut theirs) = duplex(1 << 20);
     theirs.write_all(said.as_bytes()).await.unwrap();
@@ -53,7 +53,7 @@ fn next(connection: &mut dyn Connection) -> Option<Incoming> {
 }
 
 #[tokio::test]
-async fn a_push_confirms_it_and_no_other_push_does() {
+async fn only_its_own_push_confirms_the_subscription() {
     let all = before(":0\r\n").concat();
     let connection = greeted(&format!("{all}{CONFIRMED}")).await;
     assert!(connection.hears());
@@ -67,14 +67,14 @@ async fn a_push_confirms_it_and_no_other_push_does() {
         push("smessage", "news", "1"),
         ">2\r\n+invalidate\r\n_\r\n".into(),
     ] {
-        // Before its own reply, and before each of the others.
+        // The push comes before the reply to SSUBSCRIBE, and before each of the others.
         let mut all = before(":0\r\n");
         for said in &mut all {
             said.insert_str(0, &other);
         }
         let connection = greeted(&format!("{}{other}{CONFIRMED}", all.concat())).await;
         assert!(connection.hears(), "{other:?}");
-        // Without it, it is waited for.
+        // Without that reply the greeting goes on waiting.
         let (ours, mut theirs) = duplex(1 << 20);
         let mut greeted = Box::pin(greeted_on(ours, CHANNEL));
         let all = [all.concat(), other].concat();
@@ -88,7 +88,7 @@ async fn a_push_confirms_it_and_no_other_push_does() {
 }
 
 #[tokio::test]
-async fn what_is_published_right_behind_it_is_heard() {
+async fn a_push_right_after_the_subscription_is_heard() {
     let called = push("smessage", CHANNEL, &format!("W {ENTRY}"));
     let all = [&*before(":0\r\n").concat(), CONFIRMED, &called].concat();
     let mut connection = greeted(&all).await;
@@ -100,7 +100,7 @@ async fn what_is_published_right_behind_it_is_heard() {
 
 /// The words of Redis 7.0 and of Valkey.
 #[tokio::test]
-async fn a_server_that_is_against_it_is_polled_and_its_note_says_so() {
+async fn a_server_that_refuses_the_subscription_is_polled_and_noted() {
     let (command, channel) = (
         format!("its ACL withholds SSUBSCRIBE: {NOT_TOLD}"),
         format!("its ACL withholds channels of quorate (&quorate:wake:*): {NOT_TOLD}"),
@@ -152,7 +152,7 @@ async fn a_server_that_is_against_it_is_polled_and_its_note_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_to_it_is_no_node() {
+async fn a_wrong_answer_to_the_subscription_fails_the_greeting() {
     let all = before(":0\r\n").concat();
     for (reply, why) in [
         (
@@ -165,7 +165,7 @@ async fn what_is_no_answer_to_it_is_no_node() {
         ),
         (
             "-ERR not today\r\n",
-            Refused("it does not take our SSUBSCRIBE: ERR not today".into()),
+            Refused("it does not accept SSUBSCRIBE: ERR not today".into()),
         ),
         (
             "-BUSY x\r\n",

@@ -1,9 +1,9 @@
-//! Who got in another's way: what it tries for next, and when.
+//! Searches that collided: what they try for next, and when.
 
 use super::*;
 
 #[test]
-fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
+fn with_plenty_free_another_slot_is_tried_at_once() {
     let split = |seat: &mut Seat| {
         let all: [Told<'_>; 3] = [
             (0, Some((0, 70)), &[1, 2]),
@@ -13,7 +13,7 @@ fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
         answers(seat, 10, &all);
         next(seat, 10)
     };
-    // Slots 3 to 6 are free on all.
+    // Slots 3 to 6 are free on all nodes.
     let moves = Ask::Move {
         want: 3,
         floor: None,
@@ -21,7 +21,7 @@ fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
     assert_eq!(split(&mut picks(7, true)), Step::Take(vec![0, 1, 2], moves));
     assert_eq!(split(&mut picks(6, true)), Step::Yield(vec![0, 1, 2]));
     assert_eq!(split(&mut picks(7, false)), Step::Refused);
-    // Not for ever.
+    // It does not go on like this for ever.
     let mut seat = picks(7, true);
     let mut tries = 0;
     while let Step::Take(..) = split(&mut seat) {
@@ -30,19 +30,19 @@ fn where_plenty_is_free_another_slot_is_tried_for_at_once() {
     assert_eq!(tries, 4);
 }
 
-/// Where slot 0 is ours on one node, and somebody else's on two. All others are free.
+/// Slot 0 is this search's on one node and another owner's on two. All other slots are free.
 fn meets(seat: &mut Seat, ms: u64) {
     let all: [Told<'_>; 3] = [(0, Some((0, 70)), &[]), (1, None, &[0]), (2, None, &[0])];
     answers(seat, ms, &all);
 }
 
 #[test]
-fn who_has_given_back_rests_also_where_there_is_plenty() {
+fn a_search_that_yielded_rests_even_with_plenty_free() {
     let mut seat = picks(7, true);
     let mut tries = 0;
     let yields = loop {
         meets(&mut seat, 10);
-        // The draw is the greatest.
+        // The random number is the greatest possible.
         match seat.next(at(10), &mut |most| most) {
             Step::Take(..) => tries += 1,
             step => break step,
@@ -54,8 +54,8 @@ fn who_has_given_back_rests_also_where_there_is_plenty() {
 }
 
 #[test]
-fn the_more_is_free_the_sooner_it_is_tried_again_and_in_a_part_of_the_ttl() {
-    // When one that sees so many free looks again at the latest.
+fn more_free_slots_mean_an_earlier_retry_within_the_ttl() {
+    // The latest time at which a search that sees this number of free slots looks again.
     let rests = |slots: u32, round_trip: u64| {
         let (ttl, life) = (Duration::from_secs(10), Duration::from_secs(30));
         let terms = Terms::new(ttl, life, Duration::from_millis(round_trip));
@@ -78,7 +78,7 @@ fn the_more_is_free_the_sooner_it_is_tried_again_and_in_a_part_of_the_ttl() {
 }
 
 #[test]
-fn what_comes_in_sight_does_not_wait_for_the_next_look() {
+fn a_slot_that_comes_in_sight_is_tried_before_the_next_look() {
     let (mut seat, mut ms) = (picks(1, true), 10);
     let last = &mut |most: u64| most;
     let rest = |step: Step, ms: u64| match step {
@@ -88,7 +88,7 @@ fn what_comes_in_sight_does_not_wait_for_the_next_look() {
     meets(&mut seat, ms);
     assert_eq!(seat.next(at(ms), last), Step::Yield(vec![0]));
     seat.yielded(at(ms), 0);
-    // The slot is free on one node, and taken on two: who looks again does so ever less often.
+    // The slot is free on one node and taken on two. The search looks again less and less often.
     for within in [160, 320, 500, 500] {
         assert_eq!(rest(seat.next(at(ms), last), ms), within);
         ms += within;
@@ -103,7 +103,7 @@ fn what_comes_in_sight_does_not_wait_for_the_next_look() {
         );
     }
     assert_eq!(rest(seat.next(at(ms), last), ms), 500);
-    // Then it ends on one of these.
+    // Then the slot ends on one of these nodes.
     ms += 100;
     seat.ask(at(ms), 1, Duration::ZERO);
     assert_eq!(seat.next(at(ms), last), Step::Take(vec![1], Ask::Stay));
@@ -120,9 +120,9 @@ fn what_comes_in_sight_does_not_wait_for_the_next_look() {
 }
 
 #[test]
-fn what_does_not_fit_while_the_limit_shrinks_is_not_free() {
+fn slots_that_do_not_fit_while_the_limit_shrinks_are_not_free() {
     let mut seat = picks(7, true);
-    // 8 is held above the limit: who enters must not make it more than 7 with that.
+    // Slot 8 is held above the limit. An owner that enters must not make it more than 7 together with that.
     let over = [8, 9, 10];
     let all: [Told<'_>; 3] = [(0, None, &over), (1, None, &over), (2, None, &over)];
     answers(&mut seat, 10, &all);

@@ -1,4 +1,4 @@
-//! The line, to the millisecond.
+//! The queue, to the millisecond.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn join((owner, place): &Queued) -> Command {
     request(*owner, join)
 }
 
-/// Somebody listens. The lock is held by 1 for a minute; these wait since T.
+/// A node whose channel is listened to. Owner 1 holds the lock for a minute, and these wait since T.
 fn waited_for(places: &[Queued]) -> Node {
     let mut node = Node::new(Rules::ALL);
     node.air.subscribe(&CHANNEL.into());
@@ -86,7 +86,7 @@ fn a_head_is_handed_the_lock_while_it_is_fresh_and_called_while_it_lives() {
 }
 
 #[test]
-fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
+fn a_new_waiter_is_not_told_that_it_is_next_for_a_quarter_of_s() {
     let place = |owner: u128, seq, term| {
         let place = Place {
             term: ms(term),
@@ -99,7 +99,7 @@ fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
         (1, 1000, 1000, 250, false),
         (1, 1000, 1000, 251, true),
         (2, 1000, 1000, 0, true),
-        // It asks again when what was handed over is over, at the latest.
+        // It asks again at the latest when the term of the hand-over ends.
         (1, 4000, 1000, 0, false),
         (1, 4001, 1000, 0, true),
         // The head is not fresh, and has 50 ms to come.
@@ -116,7 +116,7 @@ fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
         };
         assert_eq!(told, wanted, "{seq} {term} {later}");
     }
-    // A clock that went back says nothing of when it came.
+    // After the clock went back, the node does not know when the waiter came.
     let node = &mut waited_for(&[place(2, 4, 1000), place(3, 1, 1000)]);
     node.ask(&release(1), T - 1000);
     assert_eq!(heard(node).len(), 2);
@@ -124,7 +124,7 @@ fn who_has_only_just_come_is_not_told_for_a_quarter_of_s() {
 
 #[test]
 fn a_reservation_runs_for_the_claim() {
-    // At last a clock that went back.
+    // The last case is a clock that went back.
     for (then, kept) in [(649, true), (650, false), (599, false)] {
         let node = &mut waited_for(&[(2, place(4, 50)), (3, place(1, 60))]);
         node.ask(&release(1), after(600));
@@ -133,7 +133,7 @@ fn a_reservation_runs_for_the_claim() {
         let reply = node.ask(&acquire(9, 10, 0), after(then));
         let (holder, remaining) = match kept {
             true => (entry(2), ms(1)),
-            // 3 was not fresh either, and is called.
+            // Waiter 3 is not fresh either, and is called.
             false => (entry(3), ms(50)),
         };
         let held = Answer::Held {
@@ -148,7 +148,7 @@ fn a_reservation_runs_for_the_claim() {
 }
 
 #[test]
-fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
+fn a_queue_lasts_four_lives_and_is_looked_for_as_long() {
     for (later, waiting) in [(12_000, 1), (12_001, 0)] {
         let node = &mut waited_for(&[(2, place(1, 50))]);
         match node.ask(&inspect(), after(later)) {
@@ -156,7 +156,7 @@ fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
             other => panic!("{other:?}"),
         }
     }
-    // Who is heard of with more than three lives left changes nothing, and then it is four again.
+    // A request with three lives left or more changes nothing. With less left, it makes the rest four lives again.
     for (beat, last) in [(3000, 12_000), (3001, 15_001)] {
         let node = &mut waited_for(&[(2, place(1, 50))]);
         node.ask(&join(&(2, place(2, 50))), after(beat));
@@ -167,7 +167,7 @@ fn a_line_lasts_four_lives_and_is_looked_for_as_long() {
     }
 }
 
-/// Nothing is written for a head that was not told, and the release is done all the same.
+/// Nothing is written for a head that was not told, and the release happens nevertheless.
 #[test]
 fn a_full_server_that_has_not_written_serves_nobody() {
     let node = &mut waited_for(&[(2, place(1, 50))]);
@@ -183,7 +183,7 @@ fn a_full_server_that_has_not_written_serves_nobody() {
     assert_eq!(full, Ok(held));
     assert_eq!(heard(node), []);
     assert_eq!(node.memory.locks(T).count(), 0);
-    // Old counters are removed first, which it may do, and then it may write.
+    // UNLINK of old counters comes first. A full server permits it, and then every write after it.
     node.counters.set_begun(T - TWO_DAYS_US - 1);
     let full = node.try_ask(&acquire(9, 10, 0), T, Writes::Small);
     assert!(

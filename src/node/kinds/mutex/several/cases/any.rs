@@ -1,9 +1,9 @@
-//! Commands at random, and what is alike in the answers to them.
+//! Random commands, and a comparison of their answers.
 
 use super::*;
 use crate::testing::conformance::random::{Chance, SOON, near};
 
-/// Any command, of the names and owners of single locks.
+/// Any command, with the names and owners of single locks.
 pub(crate) fn random(chance: &mut Chance) -> Request {
     let of = random_names(chance);
     let owner = u128::from(chance.up_to(4));
@@ -40,7 +40,7 @@ fn random_names(chance: &mut Chance) -> Vec<&'static str> {
     chance.one(&sets).to_vec()
 }
 
-/// The same but for the clock. Of two that are held for about as long either may be named.
+/// Equal except for times. If two locks are held for about equally long, either may be named.
 pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (

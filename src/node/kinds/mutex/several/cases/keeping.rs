@@ -1,4 +1,4 @@
-//! Keeping all of them, and giving them back.
+//! Keeping all of them, and releasing them.
 
 use tokio::time::sleep;
 
@@ -50,8 +50,8 @@ pub(super) async fn an_extension_needs_all_of_them(trial: &mut Trial<'_>) {
     assert_eq!(next, Answer::Granted(6), "what has expired is free");
 }
 
-pub(super) async fn a_repair_puts_back_what_is_missing(trial: &mut Trial<'_>) {
-    // All digits, and none below.
+pub(super) async fn a_repair_restores_the_missing_names(trial: &mut Trial<'_>) {
+    // It needs all its digits, and no smaller token would do.
     const TOKEN: u64 = 1_760_000_000_123_457;
     let (all, repaired) = (["a", "b", "c"], Answer::Repaired(true));
     say(trial, acquire(&["a", "b"], 1, secs(18), 5)).await;
@@ -60,11 +60,11 @@ pub(super) async fn a_repair_puts_back_what_is_missing(trial: &mut Trial<'_>) {
     assert_eq!(put, repaired);
     are_held(trial, &[("a", Some(18)), ("b", Some(10)), ("c", Some(10))]).await;
     assert_eq!(counters(trial, all).await, [TOKEN; 3]);
-    // Never lowered.
+    // Counters are never lowered.
     assert_eq!(say(trial, repair(&all, 1, secs(20), 9)).await, repaired);
     are_held(trial, &[("a", Some(20)), ("b", Some(20)), ("c", Some(20))]).await;
     assert_eq!(counters(trial, all).await, [TOKEN; 3]);
-    // Another has one: nothing is written, and it takes no place in line.
+    // Another entry has one: nothing is written, and this one takes no place in a queue.
     let put = say(trial, repair(&["c", "d"], 2, secs(20), TOKEN + 9)).await;
     assert_eq!(put, Answer::Repaired(false));
     are_held(trial, &[("d", None)]).await;
@@ -96,7 +96,7 @@ pub(super) async fn a_repair_that_is_refused_writes_nothing(trial: &mut Trial<'_
     );
 }
 
-pub(super) async fn a_release_frees_what_is_ours(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_frees_only_what_its_owner_holds(trial: &mut Trial<'_>) {
     say(trial, acquire(&["a", "b"], 1, secs(10), 5)).await;
     one::say(trial, one::acquire("c", 2, secs(10), 5)).await;
     let freed = say(trial, release(&["a", "b", "c"], 3, 0)).await;

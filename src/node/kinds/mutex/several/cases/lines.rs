@@ -1,4 +1,4 @@
-//! Lines at some of the locks.
+//! Sets of locks, some of which have a queue.
 
 use tokio::time::sleep;
 
@@ -9,14 +9,14 @@ use crate::node::{
     request::Place,
 };
 
-/// Frees it where its line does not hear of it.
+/// Frees the lock without serving its queue.
 async fn free_unserved(trial: &mut Trial<'_>, n: &str) {
     one::say(trial, one::evict(n)).await;
 }
 
-pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
+pub(super) async fn a_set_does_not_overtake_a_queue(trial: &mut Trial<'_>) {
     stand(trial, "b", &[(2, place(3, 50)), (3, place(2, 60))]).await;
-    // It is held, and nothing is served.
+    // The lock is held, and its queue is not served.
     let refused = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
     assert_eq!(held(refused, secs(15)), ("b".into(), by(1), 1));
     assert_eq!(trial.pushes().await, []);
@@ -26,7 +26,7 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, [granted(2, 3, P), next(3, 10)]);
     are_held(trial, &[("a", None), ("b", Some(13)), ("c", None)]).await;
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [0, P, 0]);
-    // Two lines at once, and one that is held for longer than both.
+    // Two queues at once, and a lock that is held for longer than both.
     for n in ["d", "e"] {
         stand(trial, n, &[(4, place(1, 50))]).await;
         free_unserved(trial, n).await;
@@ -38,7 +38,7 @@ pub(super) async fn a_line_is_not_overtaken(trial: &mut Trial<'_>) {
     assert_eq!(trial.pushes().await, handed);
 }
 
-pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
+pub(super) async fn dead_waiters_do_not_block_a_set(trial: &mut Trial<'_>) {
     let dead = (
         2,
         Place {
@@ -56,7 +56,7 @@ pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
     stand(trial, "b", &[dead, deaf]).await;
     free_unserved(trial, "b").await;
     sleep(millis(20)).await;
-    // A token was made for who does not hear.
+    // A token was made for the waiter that does not hear.
     let taken = say(trial, acquire(&["a", "b"], 9, secs(10), P)).await;
     assert_eq!(taken, Answer::Granted(P + 1));
     assert_eq!(trial.pushes().await, []);
@@ -65,7 +65,7 @@ pub(super) async fn the_dead_keep_no_set(trial: &mut Trial<'_>) {
     are_held(trial, &[("a", Some(10)), ("b", Some(10))]).await;
 }
 
-pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
+pub(super) async fn a_called_head_keeps_its_lock_from_a_set(trial: &mut Trial<'_>) {
     let stale = (
         2,
         Place {
@@ -87,7 +87,7 @@ pub(super) async fn who_was_called_is_waited_for(trial: &mut Trial<'_>) {
     assert_eq!(came, Answer::Taken { counter, seq });
 }
 
-pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
+pub(super) async fn a_release_of_a_set_serves_every_queue(trial: &mut Trial<'_>) {
     let all = ["a", "b", "c", "d"];
     say(trial, acquire(&all, 1, secs(15), 5)).await;
     for (n, queued) in [
@@ -97,7 +97,7 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
     ] {
         one::say(trial, join(n, &queued)).await;
     }
-    // A line at one that is free, and at one that is another's.
+    // A queue at a lock that is free, and one at a lock that another entry has.
     stand(trial, "e", &[(5, place(1, 50))]).await;
     stand(trial, "f", &[(6, place(1, 50))]).await;
     free_unserved(trial, "e").await;
@@ -117,7 +117,7 @@ pub(super) async fn a_release_serves_every_line(trial: &mut Trial<'_>) {
         assert_eq!(holder, Some(entry(owner).as_str().to_owned()), "{n}");
     }
     assert_eq!(counters(trial, all).await, [P, 5, P, 5]);
-    // It leaves what is another's.
+    // Locks of other entries stay.
     let freed = say(trial, release(&all, 1, P)).await;
     assert_eq!(freed, Answer::Released(false));
     assert_eq!(trial.pushes().await, []);
@@ -130,7 +130,7 @@ pub(super) async fn a_full_server_hands_over_from_a_set(trial: &mut Trial<'_>) {
     stand(trial, "c", &[(3, place(1, 50))]).await;
     free_unserved(trial, "c").await;
     trial.change(Change::Full(true)).await;
-    // Nothing can be minted for who waits: it is nobody's.
+    // No token can be made for the waiter, so nobody gets the lock.
     let refused = say(trial, acquire(&["c", "d"], 9, secs(10), P)).await;
     assert_eq!(held(refused, secs(0)), ("c".into(), None, 1));
     let freed = say(trial, release(&["a", "b"], 1, P)).await;

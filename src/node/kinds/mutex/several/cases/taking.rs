@@ -2,12 +2,12 @@
 
 use super::*;
 
-pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
+pub(super) async fn a_set_is_granted_whole_or_not_at_all(trial: &mut Trial<'_>) {
     let taken = say(trial, acquire(&["a", "b"], 1, secs(10), 7)).await;
     assert_eq!(taken, Answer::Granted(7));
     are_held(trial, &[("a", Some(10)), ("b", Some(10))]).await;
     assert_eq!(counters(trial, ["a", "b"]).await, [7, 7]);
-    // Against a set, itself included, and against one; nothing is written.
+    // A set is refused by another set, even by its own, and by a single lock. Nothing is written.
     for owner in [1, 2] {
         let refused = say(trial, acquire(&["b", "c"], owner, secs(10), 20)).await;
         assert_eq!(held(refused, secs(10)), ("b".into(), by(1), 7));
@@ -20,12 +20,12 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
         } => assert_eq!((holder, counter), (by(1), 7)),
         other => panic!("{other:?}"),
     }
-    // One that a single holds.
+    // A lock that a single request holds.
     one::say(trial, one::acquire("d", 4, secs(15), 0)).await;
     let refused = say(trial, acquire(&["c", "d", "e"], 2, secs(10), 0)).await;
     assert_eq!(held(refused, secs(15)), ("d".into(), by(4), 1));
     are_held(trial, &[("c", None), ("e", None)]).await;
-    // A lock of a set is a lock as any other.
+    // A lock of a set is a lock like any other.
     let extended = one::say(trial, one::extend("a", 1, secs(20))).await;
     assert_eq!(extended, Answer::Extended);
     let freed = one::say(trial, one::release("a", 1)).await;
@@ -34,13 +34,13 @@ pub(super) async fn all_or_none(trial: &mut Trial<'_>) {
     assert_eq!(next, Answer::Granted(8));
 }
 
-pub(super) async fn the_one_held_for_longest_is_named(trial: &mut Trial<'_>) {
+pub(super) async fn a_refusal_names_the_lock_held_for_longest(trial: &mut Trial<'_>) {
     for (n, owner, ttl, floor) in [("b", 2, 10, 50), ("c", 3, 18, 9), ("d", 4, 14, 30)] {
         one::say(trial, one::acquire(n, owner, secs(ttl), floor)).await;
     }
     let refused = say(trial, acquire(&["a", "b", "c", "d"], 1, secs(10), 0)).await;
     assert_eq!(held(refused, secs(18)), ("c".into(), by(3), 50));
-    // As long as the other: the first. Both in one step.
+    // Two locks that were taken in one step are held for equally long. The first is named.
     say(trial, acquire(&["x", "y"], 5, secs(10), 0)).await;
     let refused = say(trial, acquire(&["w", "x", "y"], 1, secs(10), 0)).await;
     assert_eq!(held(refused, secs(10)), ("x".into(), by(5), 1));
@@ -74,7 +74,7 @@ pub(super) async fn the_floor_is_capped(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, ["a", "b"]).await, [token, token]);
 }
 
-pub(super) async fn a_set_is_of_any_size(trial: &mut Trial<'_>) {
+pub(super) async fn a_set_may_have_one_to_sixty_four_names(trial: &mut Trial<'_>) {
     let taken = say(trial, acquire(&["z"], 1, secs(10), 3)).await;
     assert_eq!(taken, Answer::Granted(3));
     let all: Vec<String> = (10..74).map(|n| format!("n:{n}")).collect();
@@ -97,7 +97,7 @@ pub(super) async fn a_set_is_of_any_size(trial: &mut Trial<'_>) {
     are_held(trial, &[("n:10", None), ("n:73", None), ("z", Some(10))]).await;
 }
 
-pub(super) async fn an_exhausted_counter_spoils_all(trial: &mut Trial<'_>) {
+pub(super) async fn one_exhausted_counter_fails_the_whole_set(trial: &mut Trial<'_>) {
     trial
         .change(Change::Counter(name("b"), one::MAX_TOKEN))
         .await;
@@ -119,11 +119,11 @@ pub(super) async fn counters_rotate_once(trial: &mut Trial<'_>) {
     let granted = say(trial, acquire(&["a", "c"], 2, secs(10), 0)).await;
     assert_eq!(granted, Answer::Granted(6));
     assert_eq!(counters(trial, ["a", "b", "c"]).await, [6, 40, 6]);
-    // The first rotation is over: c0 is young.
+    // The counters rotated already, so c0 is young.
     let granted = say(trial, acquire(&["b", "d"], 3, secs(10), 0)).await;
     assert_eq!(granted, Answer::Granted(41));
     assert_eq!(counters(trial, ["a", "b", "c", "d"]).await, [6, 41, 6, 41]);
-    // Raised, and brought up, from where they were before.
+    // RAISE and REPAIR start from the previous counters.
     trial.change(Change::Age(one::DAY * 3)).await;
     one::say(trial, one::acquire("z", 9, secs(10), 0)).await;
     assert_eq!(

@@ -1,0 +1,324 @@
+//! An acquisition, and what follows after an attempt that was not won.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::{
+    attempt::Attempt,
+    patience::{Failure, LONGEST_REST, Limits, Next, Past, Patience},
+};
+use crate::{
+    Error, Lease, Renewal,
+    base::{clock::Tick, name::Name, owner::Entry, rules::Rule},
+    engine::{
+        cluster::{Cluster, SHORTEST_PAUSE},
+        event::{Acquisition, Wait},
+        wants::Wants,
+    },
+    lease::response::Response,
+    node::request::{Side, Target},
+};
+
+/// An acquisition, and how long it waits. A call that does not wait has one too.
+pub(super) struct Waiter {
+    pub(super) acquisition: Acquisition,
+    pub(super) patience: Patience,
+    /// The error of its last attempt. The caller gets it if the next attempt cannot be finished in time.
+    pub(super) last: Option<Box<Error>>,
+    /// For a read-write lock: how the nodes know it over all its attempts.
+    pub(super) known: Option<Box<Known>>,
+    pub(super) counts: Counts,
+    /// For a writer of a read-write lock: the state of its turn.
+    pub(super) turn: Turn,
+    /// The writer for which this waiter queues. Such a waiter only acquires the writer's turn, so no caller waits for
+    /// it.
+    pub(super) writer: Option<Box<Self>>,
+}
+
+/// The state of a writer's turn. By default the writer has not asked for it.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The lease is in here once it is granted. Dropping this releases it.
+    pub(super) lease: Option<Response<Option<Lease>>>,
+    /// The turn could not be acquired. Until this time the writer asks without it.
+    pub(super) alone_until: Tick,
+}
+
+impl Turn {
+    /// Returns true if the writer has its turn, or had it. A lost turn is not acquired again.
+    pub(super) fn is_there(&self) -> bool {
+        self.lease.is_some()
+    }
+}
+
+/// How an acquisition counts among those of its target that ask the nodes. Only a few do so at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    Not,
+    /// It makes attempts, until it is done or is queued.
+    Asks,
+    /// It joins the queue without an attempt, until a majority has answered.
+    Joins,
+}
+
+/// How nodes know an acquisition that waits for a read-write lock.
+pub(super) struct Known {
+    pub(super) entry: Entry,
+    /// The nodes that may know it.
+    pub(super) by: BTreeSet<usize>,
+    /// The lock was freed since its attempt began.
+    pub(super) was_freed: bool,
+}
+
+/// The step after an attempt that was not won.
+pub(super) enum After {
+    /// The caller gets the error.
+    Answer,
+    /// The next attempt begins at this time.
+    RestUntil(Tick),
+    /// Another owner holds it, so it joins the queue.
+    Queue,
+}
+
+impl Waiter {
+    pub(super) fn new(acquisition: Acquisition) -> Self {
+        let patience = Patience::new(acquisition.wait, acquisition.asked_at);
+        let counts = match patience.waits() {
+            true => Counts::Asks,
+            false => Counts::Not,
+        };
+        Self {
+            acquisition,
+            patience,
+            last: None,
+            known: None,
+            counts,
+            turn: Turn::default(),
+            writer: None,
+        }
+    }
+
+    /// It no longer asks. Returns the target that counts it, if it counted in this way until now.
+    pub(super) fn counts_no_more(&mut self, counted: Counts) -> Option<Target> {
+        if self.counts != counted {
+            return None;
+        }
+        self.counts = Counts::Not;
+        self.throttled_target()
+    }
+
+    /// The target whose acquisitions are throttled together with it.
+    pub(super) fn throttled_target(&self) -> Option<Target> {
+        self.writer
+            .as_deref()
+            .unwrap_or(self)
+            .acquisition
+            .wants
+            .target()
+            .cloned()
+    }
+
+    /// It is in the queue, and so is the writer for which it queues.
+    pub(super) fn joined(&mut self) {
+        self.patience.joined();
+        if let Some(writer) = &mut self.writer {
+            writer.patience.joined();
+        }
+    }
+
+    /// Returns true if the caller's future was dropped.
+    pub(super) fn is_gone(&self) -> bool {
+        let caller = self.writer.as_deref().unwrap_or(self);
+        caller.acquisition.reply.is_closed()
+    }
+
+    /// The mutex whose queue it joins once it is refused. `None` if it does not queue.
+    pub(super) fn queue_name(&self, cluster: &Cluster) -> Option<Name> {
+        let wants = &self.acquisition.wants;
+        let may_stand =
+            self.patience.waits() && (wants.side().is_none() || self.may_queue(cluster));
+        wants.line().filter(|_| may_stand)
+    }
+
+    /// An attempt was not won. Returns the reason, and what follows.
+    pub(super) fn failed(
+        &mut self,
+        cluster: &mut Cluster,
+        attempt: &Attempt,
+        failure: Failure,
+    ) -> (Error, After) {
+        let past = attempt.past(cluster.now, failure);
+        let error = match self.last.take() {
+            Some(last) if attempt.was_cut_short() && failure != Failure::Held => *last,
+            _ => error(cluster, attempt, &past),
+        };
+        self.follows(cluster, &past, error)
+    }
+
+    /// The next step after an attempt that was not won.
+    pub(super) fn follows(
+        &mut self,
+        cluster: &mut Cluster,
+        past: &Past,
+        error: Error,
+    ) -> (Error, After) {
+        let limits = limits(cluster);
+        let Next::Rest { refresh, warn } = self.patience.failed(cluster.now, past, limits) else {
+            return (error, After::Answer);
+        };
+        let has_a_line = match &self.acquisition.wants {
+            Wants::Lock(_) => self.queue_name(cluster).is_some(),
+            Wants::Slot(_) => true,
+        };
+        if past.failure == Failure::Held && has_a_line {
+            return (error, After::Queue);
+        }
+        if warn {
+            cluster
+                .journal
+                .waits_out_a_quarantine(cluster.now, self.acquisition.name(), &error);
+        }
+        if self.take_was_freed() && past.failure == Failure::Held {
+            return (error, After::RestUntil(self.next_attempt_at(cluster)));
+        }
+        let up_to = |most| cluster.chance.up_to(most);
+        let until = self
+            .patience
+            .rest_until(cluster.now, past, refresh, limits, up_to);
+        (error, After::RestUntil(until))
+    }
+
+    fn take_was_freed(&mut self) -> bool {
+        let known = self.known.as_mut();
+        known.is_some_and(|known| std::mem::take(&mut known.was_freed))
+    }
+
+    /// The time of its next attempt after the lock was freed. Writers without a turn do not all ask at the same time.
+    pub(super) fn next_attempt_at(&self, cluster: &mut Cluster) -> Tick {
+        let spread = match self.acquisition.wants.side() {
+            Some(Side::Writer) if !self.turn.is_there() => cluster.round_trip() / 2,
+            _ => Duration::ZERO,
+        };
+        let spread = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX);
+        let at = cluster
+            .now
+            .plus(Duration::from_micros(cluster.chance.up_to(spread)));
+        self.patience.give_up_at().map_or(at, |end| at.min(end))
+    }
+
+    /// Returns true if it stays in the queue although there is no majority.
+    pub(super) fn goes_on(
+        &mut self,
+        cluster: &mut Cluster,
+        failure: Failure,
+        error: &Error,
+    ) -> bool {
+        let past = Past {
+            failure,
+            took: Duration::ZERO,
+            known: None,
+            is_stale: false,
+        };
+        let limits = limits(cluster);
+        let Next::Rest { warn, .. } = self.patience.failed(cluster.now, &past, limits) else {
+            return false;
+        };
+        if warn {
+            cluster
+                .journal
+                .waits_out_a_quarantine(cluster.now, self.acquisition.name(), error);
+        }
+        true
+    }
+
+    /// Answers the caller with this error. For a call that does not wait, a refusal is `Ok(None)`.
+    pub(super) fn answer(self, error: Error) {
+        let answer = match error {
+            Error::Held(_) if !self.patience.waits() => Ok(None),
+            error => Err(error),
+        };
+        let _ = self.acquisition.reply.send(answer);
+    }
+}
+
+fn limits(cluster: &Cluster) -> Limits {
+    let quarantine = Duration::from_millis(cluster.fleet().greatest_terms().quarantine());
+    let outage = cluster.settings.terms.max_ttl;
+    Limits::new(quarantine, outage, cluster.settings.node_timeout)
+}
+
+/// The error for an attempt that was not won.
+fn error(cluster: &Cluster, attempt: &Attempt, past: &Past) -> Error {
+    let retry_after = match (past.failure, past.known) {
+        (Failure::Held, known) => known,
+        (Failure::Quarantined, Some(left)) => Some(left.max(SHORTEST_PAUSE)),
+        (Failure::Quarantined | Failure::NoQuorum | Failure::TooSlow, _) => {
+            Some(cluster.try_again(cluster.needed))
+        }
+    };
+    let report = attempt.report(cluster, retry_after);
+    match past.failure {
+        Failure::Held => Error::Held(report),
+        Failure::NoQuorum => Error::NoQuorum(report),
+        Failure::Quarantined => Error::Quarantined(report),
+        Failure::TooSlow => Error::TooSlow(report),
+    }
+}
+
+// ---- The turn of a read-write lock's writers (protocol §4)
+//
+// Writers that were refused queue for a mutex, so that one of them at a time asks for the lock. The turn is about order
+// and speed only. A writer that has lost its turn, or cannot get it, asks all the same.
+
+/// The wait for the turn ends at least this long before the writer's own wait. That leaves time for one attempt, whose
+/// report says who has the lock then.
+const LAST_ATTEMPT: Duration = Duration::from_millis(20);
+
+impl Waiter {
+    /// Returns true if this is a writer that should queue for its turn after a refusal.
+    fn may_queue(&self, cluster: &Cluster) -> bool {
+        let last = cluster.now.plus(last_attempt(cluster) * 2);
+        self.acquisition.wants.side() == Some(Side::Writer)
+            && cluster.rule_holds(Rule::WritersQueue)
+            && !self.turn.is_there()
+            && self.turn.alone_until <= cluster.now
+            && self.acquisition.end().is_none_or(|end| last < end)
+    }
+
+    /// The waiter that acquires the turn of this writer.
+    pub(super) fn for_turn(&mut self, cluster: &Cluster, turn: Name) -> Box<Self> {
+        let (reply, lease) = Response::channel();
+        self.turn.lease = Some(lease);
+        let wait = match self.acquisition.wait {
+            Wait::For(Some(limit)) => Wait::For(Some(limit.saturating_sub(last_attempt(cluster)))),
+            wait => wait,
+        };
+        let acquisition = Acquisition {
+            id: self.acquisition.id,
+            wants: Wants::Lock(Target::mutex(turn)),
+            // Long enough for the next attempt to come. A turn that is lost, or whose hand-over is not heard, costs no
+            // more than this.
+            ttl: (LONGEST_REST + cluster.settings.node_timeout).min(cluster.fleet().max_ttl()),
+            lock_delay: Duration::ZERO,
+            // The bound is never reached. It is set because a renewal without a bound logs a warning when the lease is
+            // held for long.
+            renewal: Renewal::auto().max_renewals(u32::MAX),
+            wait,
+            asked_at: self.acquisition.asked_at,
+            seen: Arc::default(),
+            reply,
+        };
+        Box::new(Self {
+            counts: std::mem::replace(&mut self.counts, Counts::Not),
+            ..Self::new(acquisition)
+        })
+    }
+
+    /// The waiter that has the caller: the writer, if this one only queues for its turn.
+    pub(super) fn of_caller(mut self: Box<Self>) -> Box<Self> {
+        self.writer.take().unwrap_or(self)
+    }
+}
+
+fn last_attempt(cluster: &Cluster) -> Duration {
+    (cluster.round_trip() * 4).max(LAST_ATTEMPT)
+}
