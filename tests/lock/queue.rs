@@ -47,7 +47,7 @@ const SOON: Duration = Duration::from_secs(4);
 /// The time that two busy cores and a debug build may add to any measurement.
 const MACHINE: Duration = Duration::from_millis(1_500);
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// S: the time for which a hand-over is good until it is confirmed.
+/// S, the time for which a hand-over is good until it is confirmed, where round trips are short.
 const TERM: Duration = Duration::from_secs(1);
 
 const fn ms(ms: u64) -> Duration {
@@ -92,6 +92,16 @@ fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
     let all = server.cmd(&["ZRANGE", &E::line(NAME), "0", "-1", "WITHSCORES"]);
     let all = Vec::<String>::from_redis_value(all).unwrap();
     all.into_iter().skip(1).step_by(2).collect()
+}
+
+/// The longest S that a registered waiter named to any node. It is 20 round trips as the waiter estimated them, if that
+/// is more than [`TERM`]: the first estimate is three times the first answer, which may be slow on a busy machine.
+fn longest_term<E: Exclusive>(fleet: &Fleet) -> Duration {
+    let of = |server| {
+        let waiters = line::<E>(server).into_iter();
+        waiters.filter_map(move |waiter| E::term(server, NAME, &waiter))
+    };
+    fleet.iter().flat_map(of).max().expect("somebody waits")
 }
 
 /// Waits until this many waiters are registered on every node that is up.

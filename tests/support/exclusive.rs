@@ -69,6 +69,8 @@ pub trait Exclusive: Clone + Send + Sync + 'static {
     fn counter(server: &Server, name: &str) -> Option<u64>;
     /// The key of the sorted set of its waiters.
     fn line(name: &str) -> String;
+    /// S, as this waiter has registered it. `None` if it is not registered.
+    fn term(server: &Server, name: &str, waiter: &str) -> Option<Duration>;
     /// Deletes the entry of its holder. Waiters and counters stay.
     fn forget(server: &Server, name: &str);
 }
@@ -79,6 +81,13 @@ fn ask<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
 
 fn count(server: &Server, field: &str) -> Option<u64> {
     ask(server, &["HGET", &format!("{PREFIX}:c0"), field])
+}
+
+/// S stands there in both kinds of registration.
+fn third_word(server: &Server, key: &str, waiter: &str) -> Option<Duration> {
+    let place: Option<String> = ask(server, &["HGET", key, waiter]);
+    let term = place?.split(' ').nth(2).unwrap().parse().unwrap();
+    Some(Duration::from_millis(term))
 }
 
 impl Exclusive for Mutex {
@@ -164,6 +173,10 @@ impl Exclusive for Mutex {
 
     fn line(name: &str) -> String {
         format!("{PREFIX}:@mutex-line:{name}")
+    }
+
+    fn term(server: &Server, name: &str, waiter: &str) -> Option<Duration> {
+        third_word(server, &format!("{PREFIX}:@mutex-waiters:{name}"), waiter)
     }
 
     fn forget(server: &Server, name: &str) {
@@ -261,6 +274,10 @@ impl Exclusive for OneSlot {
 
     fn line(name: &str) -> String {
         format!("{PREFIX}:@semaphore-line:{name}")
+    }
+
+    fn term(server: &Server, name: &str, waiter: &str) -> Option<Duration> {
+        third_word(server, &format!("{PREFIX}:@semaphore:{name}"), waiter)
     }
 
     fn forget(server: &Server, name: &str) {
