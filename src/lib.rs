@@ -39,14 +39,15 @@
 //! | feature | default | adds |
 //! | --- | --- | --- |
 //! | `tls-rustls` | yes | `rediss://`, with the system's root certificates or your own ([`Builder::ca_certificates`]) |
-//! | `fence-redis` | yes | `fence::redis`: writes to Redis or Valkey that refuse a stale holder |
+//! | `fence-redis` | yes | `fence::redis`: writes to Redis or Valkey that refuse a stale holder; [`IntoNode`] for types of the `redis` crate |
 //! | `postgres` | | `fence::postgres::admit` for tokio-postgres; the SQL itself needs no feature |
 //! | `tower` | | `quorate::tower`: layers for rate limits, permits and tokens |
 //! | `blocking` | | `quorate::blocking`: every primitive for threads, on a runtime of its own |
 //! | `consul` | | `quorate::consul`: locks and semaphores in Consul |
 //! | `serde` | | [`FencingToken`] as a JSON number |
 //! | `unstable-node` | | masters of another kind; outside semver |
-//! | `test-util` | | the conformance suite for nodes, and this crate's own simulation; outside semver |
+//! | `conformance` | | the requirements on every kind of node, as cases; outside semver |
+//! | `test-util` | | this crate's own simulation and its rule switches; outside semver |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -70,9 +71,11 @@ mod node;
 mod protocol;
 mod quorum;
 mod report;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub mod testing;
 
+/// The `redis` crate, in the version whose types [`IntoNode`] and [`fence::redis`] take.
+#[cfg(feature = "fence-redis")]
 pub use redis;
 
 #[cfg(feature = "blocking")]

@@ -71,6 +71,10 @@ pub(crate) enum Command {
     /// Wait until the servers vote; with --new admit servers that have never held a lock
     #[command(long_about = help::BOOTSTRAP)]
     Bootstrap(Bootstrap),
+    /// Check that a server does what quorate needs, and print a page about it
+    #[cfg(feature = "conformance")]
+    #[command(long_about = help::CONFORMANCE)]
+    Conformance,
     /// Show how quorate works, on nodes within this process, without a server
     #[command(long_about = help::DEMO)]
     Demo,

@@ -5,7 +5,7 @@
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
-//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `demo` | one command each |
+//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `conformance` `demo` | one command each |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, its history, and the judge of that history |
 //! | `child` | the locked command: its process group, its terminal, its end |
@@ -35,6 +35,8 @@ compile_error!("the `quorate` command needs Unix: processes, signals, terminals"
 mod args;
 mod bootstrap;
 mod child;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod demo;
 mod evict;
 mod exec;
@@ -144,6 +146,8 @@ async fn run(args: &Args) -> Result<u8, Failure> {
             })
             .await
         }
+        #[cfg(feature = "conformance")]
+        Command::Conformance => conformance::run(args).await,
         Command::Demo => demo::run(args).await,
         Command::Torture(torture) => torture::run(args, torture).await,
     }

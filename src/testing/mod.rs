@@ -5,6 +5,8 @@
 #![allow(clippy::indexing_slicing, clippy::expect_used, clippy::panic)]
 
 pub mod conformance;
+#[cfg(any(test, feature = "test-util"))]
 pub mod simulation;
 
+#[cfg(any(test, feature = "test-util"))]
 pub use crate::node::batch::without_batches;

@@ -1,83 +1,63 @@
 //! Every kind of node passes `quorate::testing::conformance`: the node in this process, and the node that carries the
 //! scripts to Redis 7 and to Valkey 9.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use crate::support::{Kind, Server};
 use quorate::{
     MemoryNode, Node,
     testing::conformance::{
-        self, Change, Doing, Key, Outcome, Power, Subject, alike, limits_alike, redis_node,
-        rwlocks_alike, several_alike, slots_alike,
+        self, Change, Doing, Key, Outcome, Power, Subject, alike, limits_alike, rwlocks_alike,
+        several_alike, slots_alike,
     },
 };
 
-/// A real server. Changes that no client of the library makes go through its socket.
+/// A real server that the test has started, so that its settings may be changed too.
 struct Real {
     server: Server,
-    name: &'static str,
+    subject: conformance::Server,
     backdoor: Mutex<redis::Connection>,
     was_replica: AtomicBool,
 }
 
 impl Real {
-    fn start(kind: Kind) -> Self {
+    async fn start(kind: Kind) -> Self {
         let server = Server::start(kind);
+        let subject = conformance::Server::connect(&server.url()).await.unwrap();
         let backdoor = Mutex::new(server.conn());
-        let name = match kind {
-            Kind::Redis => "redis",
-            Kind::Valkey => "valkey",
-        };
-        let was_replica = AtomicBool::new(false);
         Self {
             server,
-            name,
+            subject,
             backdoor,
-            was_replica,
+            was_replica: AtomicBool::new(false),
         }
     }
 
-    fn backdoor(&self) -> MutexGuard<'_, redis::Connection> {
-        self.backdoor.lock().unwrap()
-    }
-
-    fn tell(&self, words: &[&str]) -> redis::Value {
+    fn tell(&self, words: &[&str]) {
         let mut command = redis::Cmd::new();
         command.arg(words);
-        let said = command.query(&mut *self.backdoor());
-        said.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        let told = command.exec(&mut *self.backdoor.lock().unwrap());
+        told.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
-}
-
-fn key(key: Key) -> String {
-    let name = match key {
-        Key::Boot => "boot",
-        Key::Open => "open",
-        Key::Time => "time",
-    };
-    format!("{}:{name}", conformance::PREFIX)
 }
 
 impl Subject for Real {
     fn name(&self) -> &str {
-        self.name
+        self.subject.name()
     }
 
     fn node(&self) -> Arc<dyn Node> {
-        redis_node(&self.server.url()).unwrap()
+        self.subject.node()
     }
 
     fn fresh(&self) -> Doing<'_, ()> {
         // A process remembers that it was a replica.
         if self.was_replica.swap(false, Relaxed) {
             self.server.restart_empty();
-            *self.backdoor() = self.server.conn();
+            *self.backdoor.lock().unwrap() = self.server.conn();
         }
         self.tell(&["CONFIG", "SET", "maxmemory", "0"]);
         self.tell(&["FLUSHALL"]);
@@ -97,7 +77,6 @@ impl Subject for Real {
 
     fn change(&self, change: Change) -> Doing<'_, ()> {
         match change {
-            Change::Flush => self.tell(&["FLUSHALL"]),
             Change::Full(true) => self.tell(&["CONFIG", "SET", "maxmemory", "1"]),
             Change::Full(false) => self.tell(&["CONFIG", "SET", "maxmemory", "0"]),
             Change::Replica(true) => {
@@ -106,34 +85,13 @@ impl Subject for Real {
                 self.tell(&["REPLICAOF", "127.0.0.1", "1"])
             }
             Change::Replica(false) => self.tell(&["REPLICAOF", "NO", "ONE"]),
-            Change::Put(place, Some(text)) => self.tell(&["SET", &key(place), &text]),
-            Change::Put(place, None) => self.tell(&["DEL", &key(place)]),
-            Change::Age(age) => {
-                let begun = SystemTime::now() - age;
-                let begun = begun.duration_since(UNIX_EPOCH).unwrap().as_micros();
-                self.tell(&["HSET", "quorate:c0", "_", &format!("{begun:<65}")])
-            }
-            Change::Counter(name, counter) => {
-                let field = format!("@mutex:{name}");
-                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
-            }
-            Change::RwlockCounter(name, counter) => {
-                let field = format!("@rwlock:{name}");
-                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
-            }
-            Change::SlotCounter(pool, slot, counter) => {
-                let field = format!("@semaphore:{slot}:{}", pool.name);
-                self.tell(&["HSET", "quorate:c0", &field, &counter.to_string()])
-            }
-            other => panic!("{other:?} is new"),
-        };
+            other => return self.subject.change(other),
+        }
         Box::pin(async {})
     }
 
     fn stands(&self, place: Key) -> Doing<'_, Option<String>> {
-        let text = redis::FromRedisValue::from_redis_value(self.tell(&["GET", &key(place)]));
-        let text = text.unwrap();
-        Box::pin(async { text })
+        self.subject.stands(place)
     }
 }
 
@@ -154,13 +112,13 @@ async fn the_node_in_this_process() {
 
 #[tokio::test]
 async fn redis_7() {
-    let outcome = conformance::all(&Real::start(Kind::Redis)).await;
+    let outcome = conformance::all(&Real::start(Kind::Redis).await).await;
     assert_eq!(told(outcome), (148, String::new()));
 }
 
 #[tokio::test]
 async fn valkey_9() {
-    let outcome = conformance::all(&Real::start(Kind::Valkey)).await;
+    let outcome = conformance::all(&Real::start(Kind::Valkey).await).await;
     assert_eq!(told(outcome), (148, String::new()));
 }
 
@@ -178,7 +136,7 @@ async fn a_case_that_cannot_be_run_is_named() {
         fn fresh(&self) -> Doing<'_, ()> {
             self.0.fresh()
         }
-        fn wall_us(&self) -> u64 {
+        fn wall_us(&self) -> Doing<'_, u64> {
             self.0.wall_us()
         }
     }
@@ -208,7 +166,7 @@ async fn answered_alike(kind: Kind) {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => (1..=4).collect(),
     };
-    let real = Real::start(kind);
+    let real = Real::start(kind).await;
     for seed in seeds {
         let missing = alike(&MemoryNode::new(), &real, seed, 4000).await;
         assert_eq!(missing, []);

@@ -249,6 +249,23 @@ Exit status: 0 when locks can be taken now, otherwise 69. With --wait: 0 when en
 timeout came first, and 128+n when signal n ended the wait.
 --json: {voting, needed, spare, votes_in_ms, fleet, nodes: [{node, state, reason, note, round_trip_ms}]}";
 
+#[cfg(feature = "conformance")]
+pub(super) const CONFORMANCE: &str = "\
+Checks that a server does what quorate needs of each of its masters, and prints a page about it. It is for servers that \
+are not plain Redis or Valkey: managed services, forks, proxies.
+
+The server must be empty, and nobody else may use it. No setting is changed, only keys that begin with `quorate:` are \
+written, and all of them are deleted at the end. It takes less than a minute on a near server. The user needs the \
+rights of a client, and also SCAN, DEL, GET, SET, HSET, INFO, DBSIZE and TIME.
+
+Exit status: 0 when every case that was run passed, 1 when one failed, 69 when the server cannot be used at all, and \
+128+n when signal n ended it.
+
+Example:
+  quorate conformance --node rediss://locker:secret@cache.example.com:6380
+
+--json: {version, server: [lines of INFO], passed, failed: [{case, rule, why}], not_run: [{case, needs}]}";
+
 pub(super) const WATCH: &str = "\
 Prints every server's state, then one line for each change, until a signal ends it. It also tells when locks can be \
 taken, and when they no longer can.

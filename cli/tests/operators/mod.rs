@@ -1,5 +1,7 @@
 //! Commands that show and change the state of the servers, and behaviour that scripts rely on.
 
+#[cfg(feature = "conformance")]
+mod conformance;
 mod inspect;
 mod quarantine;
 mod refused_writes;

@@ -205,15 +205,19 @@ async fn a_raise_needs_the_holder_and_is_capped(trial: &mut Trial<'_>) {
             assert_eq!(answer, Answer::Raised(token + raised), "{target:?}");
         }
         assert_eq!(stands(trial, target, 1).await.1, token + 5, "{target:?}");
-        let below = trial.wall_us() + AHEAD - 1_000_000;
+        let below = trial.wall_us().await + AHEAD - 1_000_000;
         let answer = say(trial, target, 1, raises(below)).await;
         assert_eq!(answer, Answer::Raised(below), "{target:?}");
-        for token in [trial.wall_us() + AHEAD + 1_000_000, MAX_TOKEN, u64::MAX] {
-            let from = trial.wall_us() + AHEAD;
+        for token in [
+            trial.wall_us().await + AHEAD + 1_000_000,
+            MAX_TOKEN,
+            u64::MAX,
+        ] {
+            let from = trial.wall_us().await + AHEAD;
             let Answer::Raised(raised) = say(trial, target, 1, raises(token)).await else {
                 panic!("{target:?}")
             };
-            let until = trial.wall_us() + AHEAD;
+            let until = trial.wall_us().await + AHEAD;
             assert!((from..=until).contains(&raised), "{target:?}: {raised}");
             assert_eq!(stands(trial, target, 1).await.1, raised, "{target:?}");
         }
@@ -349,17 +353,17 @@ async fn a_repair_restores_a_lease_that_no_other_owner_holds(trial: &mut Trial<'
 
 async fn a_repair_with_a_token_far_ahead_changes_nothing(trial: &mut Trial<'_>) {
     for target in &targets() {
-        for token in [trial.wall_us() + AHEAD + 1_000_000, MAX_TOKEN] {
+        for token in [trial.wall_us().await + AHEAD + 1_000_000, MAX_TOKEN] {
             let ttl = secs(10);
             let repair = request(target, 1, Verb::Repair { ttl, token });
             assert_eq!(trial.error(repair).await, "AHEAD", "{target:?}");
             assert_eq!(stands(trial, target, 1).await, (None, 0), "{target:?}");
         }
-        let (ttl, token) = (secs(10), trial.wall_us() + AHEAD - 1_000_000);
+        let (ttl, token) = (secs(10), trial.wall_us().await + AHEAD - 1_000_000);
         let answer = say(trial, target, 1, Verb::Repair { ttl, token }).await;
         assert_eq!(answer, Answer::Repaired(true), "{target:?}");
         // If the token is too far ahead, a lock that is held is not prolonged either.
-        let (ttl, far) = (secs(20), trial.wall_us() + AHEAD + 1_000_000);
+        let (ttl, far) = (secs(20), trial.wall_us().await + AHEAD + 1_000_000);
         let repair = request(target, 1, Verb::Repair { ttl, token: far });
         assert_eq!(trial.error(repair).await, "AHEAD", "{target:?}");
         is_held_for(trial, target, 1, 10).await;

@@ -13,7 +13,7 @@
 pub mod admission;
 pub(crate) mod air;
 pub(crate) mod counters;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod held;
 pub(crate) mod moment;
 pub(crate) mod mutex;

@@ -1,6 +1,8 @@
 //! One case, and running several of them.
 
-use std::fmt;
+use std::{any::Any, fmt, panic::AssertUnwindSafe};
+
+use futures::FutureExt as _;
 
 use super::{
     subject::{Doing, Power, Subject},
@@ -72,23 +74,81 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs each case on a fresh master that votes.
+/// What came of one case.
+#[non_exhaustive]
+#[derive(Debug)]
+pub struct Verdict {
+    /// The name of the case.
+    pub case: &'static str,
+    /// The rule that it checks.
+    pub rule: &'static str,
+    /// What came of it.
+    pub ended: Ended,
+}
+
+/// How a case ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The subject did what the rule says.
+    Passed,
+    /// It did something else, which this text describes.
+    Failed(String),
+    /// The case was not run, because the subject lacks these powers.
+    NotRun(Vec<Power>),
+}
+
+/// Runs each case on a fresh master that votes. A case that fails panics.
 pub(super) async fn run(cases: &[Case], subject: &dyn Subject) -> Outcome {
     let mut outcome = Outcome::default();
     for case in cases {
-        let lacks = |power: &Power| !subject.powers().contains(power);
-        let for_want_of: Vec<Power> = case.needs.iter().copied().filter(lacks).collect();
+        let for_want_of = lacks(case, subject);
         if !for_want_of.is_empty() {
             let case = case.name;
             outcome.not_run.push(NotRun { case, for_want_of });
             continue;
         }
         let _running = Running(case, subject);
-        let mut trial = Trial::start(subject).await;
-        (case.run)(&mut trial).await;
+        run_one(case, subject).await;
         outcome.ran.push(case.name);
     }
     outcome
+}
+
+/// Runs one case. A case that fails does not panic.
+pub(super) async fn judge(case: &Case, subject: &dyn Subject) -> Verdict {
+    let for_want_of = lacks(case, subject);
+    let ended = match for_want_of.is_empty() {
+        false => Ended::NotRun(for_want_of),
+        true => match AssertUnwindSafe(run_one(case, subject))
+            .catch_unwind()
+            .await
+        {
+            Ok(()) => Ended::Passed,
+            Err(panic) => Ended::Failed(text(&*panic)),
+        },
+    };
+    Verdict {
+        case: case.name,
+        rule: case.rule,
+        ended,
+    }
+}
+
+async fn run_one(case: &Case, subject: &dyn Subject) {
+    let mut trial = Trial::start(subject).await;
+    (case.run)(&mut trial).await;
+}
+
+fn lacks(case: &Case, subject: &dyn Subject) -> Vec<Power> {
+    let lacks = |power: &Power| !subject.powers().contains(power);
+    case.needs.iter().copied().filter(lacks).collect()
+}
+
+/// The text of a panic.
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("it panicked without a text").to_owned()
 }
 
 /// If a case panics, this says which one it was.

@@ -73,7 +73,8 @@ impl Subject for MemoryNode {
         Box::pin(async { text })
     }
 
-    fn wall_us(&self) -> u64 {
-        self.with_store(|_, time| time)
+    fn wall_us(&self) -> Doing<'_, u64> {
+        let time = self.with_store(|_, time| time);
+        Box::pin(async move { time })
     }
 }

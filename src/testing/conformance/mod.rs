@@ -23,18 +23,22 @@
 //! | `trial` | a running case: a connection, and the requests on it |
 //! | `random` | random sequences that two subjects must answer alike |
 //! | `memory` | the node in this process as a subject |
+//! | `real` | a Redis or Valkey server as a subject |
 
 pub(crate) mod case;
+#[cfg(any(test, feature = "test-util"))]
 mod memory;
 pub(crate) mod random;
+mod real;
 mod subject;
 pub(crate) mod trial;
 
 use std::{sync::Arc, time::Duration};
 
 pub use self::{
-    case::{NotRun, Outcome},
+    case::{Ended, NotRun, Outcome, Verdict},
     random::{alike, limits_alike, rwlocks_alike, several_alike, slots_alike},
+    real::Server,
     subject::{Change, Doing, Key, Power, Subject},
 };
 use crate::{
@@ -48,17 +52,33 @@ use crate::{
     },
 };
 
-/// Runs every case of every kind.
+/// The cases of every kind.
+const ALL: [&[case::Case]; 8] = [
+    admission::cases::CASES,
+    held::CASES,
+    mutex::cases::CASES,
+    rwlock::cases::CASES,
+    slots::cases::CASES,
+    rate::cases::CASES,
+    mutex::several::cases::CASES,
+    server::cases::CASES,
+];
+
+/// Runs every case of every kind. A case that fails panics.
 pub async fn all(subject: &dyn Subject) -> Outcome {
-    let mut outcome = admission(subject).await;
-    outcome.extend(held(subject).await);
-    outcome.extend(mutex(subject).await);
-    outcome.extend(rwlock(subject).await);
-    outcome.extend(slots(subject).await);
-    outcome.extend(rate(subject).await);
-    outcome.extend(several(subject).await);
-    outcome.extend(server(subject).await);
+    let mut outcome = Outcome::default();
+    for cases in ALL {
+        outcome.extend(case::run(cases, subject).await);
+    }
     outcome
+}
+
+/// Runs every case of every kind. Each verdict is passed on when the case ends. A case that fails does not end the
+/// others.
+pub async fn judge(subject: &dyn Subject, mut verdict: impl FnMut(Verdict)) {
+    for case in ALL.into_iter().flatten() {
+        verdict(case::judge(case, subject).await);
+    }
 }
 
 /// Runs the cases about admission: whether a memory may vote.

@@ -84,7 +84,7 @@ async fn ask_both(
     steps: usize,
     next: impl Fn(&mut Chance) -> Ask,
 ) -> Vec<Power> {
-    let mut chance = Chance::new(seed, one.wall_us());
+    let mut chance = Chance::new(seed, one.wall_us().await);
     let mut peers = [Peer::new(one).await, Peer::new(two).await];
     let powers = [Power::Flush, Power::Full, Power::Keys, Power::Counters];
     let can = |power: Power| peers.iter().all(|peer| peer.trial.can(power));

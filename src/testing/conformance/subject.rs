@@ -45,9 +45,10 @@ pub trait Subject {
 
     /// The master's own clock, in µs since 1970. The cases compute the caps of tokens from it. The default is the
     /// system's clock.
-    fn wall_us(&self) -> u64 {
+    fn wall_us(&self) -> Doing<'_, u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+        let now = now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX));
+        Box::pin(async move { now })
     }
 }
 

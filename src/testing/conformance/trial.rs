@@ -65,8 +65,8 @@ impl<'s> Trial<'s> {
         self.subject.name()
     }
 
-    pub(crate) fn wall_us(&self) -> u64 {
-        self.subject.wall_us()
+    pub(crate) async fn wall_us(&self) -> u64 {
+        self.subject.wall_us().await
     }
 
     /// A second connection to the same master.

@@ -5,7 +5,7 @@
 //! not vote binds nobody. If a client with wrong settings wrote it, a client that sees voting nodes replaces it.
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod command;
 mod identity;

@@ -3,7 +3,7 @@
 
 mod apply;
 pub(crate) mod batch;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod lines;
 pub(crate) mod several;

@@ -1,7 +1,7 @@
 //! The units of a rate limit that one node has given out of its share (protocol §7).
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod ledger;
 mod wire;

@@ -1,7 +1,7 @@
 //! A lock for many readers or one writer, and its counter (protocol §4).
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod wire;
 

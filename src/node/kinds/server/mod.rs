@@ -1,7 +1,7 @@
 //! The server itself: the connections that it keeps, and the scripts that it knows.
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod command;
 mod wire;

@@ -1,7 +1,7 @@
 //! The slots of a semaphore, and their counters (protocol §6).
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod kept;
 mod line;

@@ -1,5 +1,6 @@
 //! The values that may be given as a node: a URL, what the `redis` crate made of one, or a master in this process.
 
+#[cfg(feature = "fence-redis")]
 use redis::{Client, ConnectionInfo};
 
 use super::{
@@ -10,7 +11,8 @@ use super::{
 use crate::{Error, MemoryNode, base::printable::printable};
 
 /// Anything that names a server. It may be a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS, or
-/// `unix:///path?db=..&user=..&pass=..`), a [`redis::ConnectionInfo`] or a [`redis::Client`].
+/// `unix:///path?db=..&user=..&pass=..`) or, with the feature `fence-redis`, a [`redis::ConnectionInfo`] or a
+/// [`redis::Client`].
 ///
 /// quorate takes the address, the credentials and the database from it. The connection is always quorate's own, because
 /// the restart rule needs it. A [`redis::Client`] with TLS certificates inside is refused, because they cannot be read
@@ -68,6 +70,7 @@ impl IntoNode for String {
     }
 }
 
+#[cfg(feature = "fence-redis")]
 impl IntoNode for ConnectionInfo {
     fn into_node(self) -> Result<Target, Error> {
         Address::new(&self).map(Target::Server).map_err(|why| {
@@ -78,6 +81,7 @@ impl IntoNode for ConnectionInfo {
     }
 }
 
+#[cfg(feature = "fence-redis")]
 impl IntoNode for Client {
     fn into_node(self) -> Result<Target, Error> {
         self.get_connection_info().clone().into_node()
@@ -94,7 +98,9 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for &str {}
     impl Sealed for String {}
+    #[cfg(feature = "fence-redis")]
     impl Sealed for redis::ConnectionInfo {}
+    #[cfg(feature = "fence-redis")]
     impl Sealed for redis::Client {}
     impl Sealed for crate::MemoryNode {}
     impl<T: Sealed + Clone> Sealed for &T {}

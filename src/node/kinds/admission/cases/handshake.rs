@@ -26,7 +26,8 @@ pub(super) async fn every_line_of_the_handshake(trial: &mut Trial<'_>) {
         for open in [None, Some("else"), right.as_deref()] {
             trial.put(Key::Boot, boot.as_deref()).await;
             trial.put(Key::Open, open).await;
-            let time = visited.then(|| trial.wall_us().to_string());
+            let now = trial.wall_us().await.to_string();
+            let time = visited.then_some(now);
             trial.put(Key::Time, time.as_deref()).await;
             let meeting = trial.meet(&hello).await;
             let wanted = match &after {

@@ -61,7 +61,7 @@ pub(super) async fn a_handshake_identifies_the_server(trial: &mut Trial<'_>) {
 pub(super) async fn a_handshake_tells_the_time(trial: &mut Trial<'_>) {
     // For another fleet nothing is written, and the time is told nevertheless.
     for hello in [hello(), brought("5 other 20000 5000 0 0 0", None)] {
-        let before = trial.wall_us();
+        let before = trial.wall_us().await;
         let time = trial.meet(&hello).await.time;
         let off = time.abs_diff(before);
         assert!(off < 2_000_000, "{}: {off} µs", trial.name());

@@ -5,21 +5,21 @@ use super::*;
 pub(super) async fn a_floor_far_ahead_is_capped(trial: &mut Trial<'_>) {
     // This grant makes the counters begin.
     say(trial, acquire("z", 9, secs(10), 0)).await;
-    for floor in [trial.wall_us() + 1_000_000_000, u64::MAX] {
+    for floor in [trial.wall_us().await + 1_000_000_000, u64::MAX] {
         let n = floor.to_string();
-        let from = trial.wall_us() + 20_000_000;
+        let from = trial.wall_us().await + 20_000_000;
         let Answer::Granted(token) = say(trial, acquire(&n, 1, secs(10), floor)).await else {
             panic!()
         };
         assert!(
-            (from..trial.wall_us() + 20_000_000 + 1000).contains(&token),
+            (from..trial.wall_us().await + 20_000_000 + 1000).contains(&token),
             "{token} from {from}"
         );
         say(trial, release(&n, 1)).await;
         let next = say(trial, acquire(&n, 2, secs(10), 0)).await;
         assert_eq!(next, Answer::Granted(token + 1), "{}", trial.name());
     }
-    let below = trial.wall_us() + 19_000_000;
+    let below = trial.wall_us().await + 19_000_000;
     assert_eq!(
         say(trial, acquire("below", 1, secs(10), below)).await,
         Answer::Granted(below)

@@ -197,7 +197,7 @@ pub(super) async fn the_queue_is_in_ticket_order(trial: &mut Trial<'_>) {
     assert_eq!(line(trial, "b").await, owners(&[]));
     assert_eq!(refused_or_granted(trial, "b").await, Answer::Granted(P));
     // The tickets tell for how long they have waited.
-    let waited = trial.wall_us() - secs(60).as_micros() as u64;
+    let waited = trial.wall_us().await - secs(60).as_micros() as u64;
     say(trial, join("a", &(9, place(1, waited)))).await;
     match say(trial, inspect("a")).await {
         Answer::InspectedMutex(it) => {

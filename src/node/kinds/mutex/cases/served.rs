@@ -24,7 +24,7 @@ pub(super) async fn a_release_hands_over_to_the_head(trial: &mut Trial<'_>) {
     // A smaller p still gives a greater token, and a p far ahead is capped.
     say(trial, release_for("a", 2, 5)).await;
     assert_eq!(trial.pushes().await, [granted(3, 2, P + 1), next(4, 10)]);
-    let before = trial.wall_us();
+    let before = trial.wall_us().await;
     say(trial, release_for("a", 3, MAX_TOKEN)).await;
     let token = counter(trial, "a").await;
     let cap = before + MAX_TTL.as_micros() as u64;

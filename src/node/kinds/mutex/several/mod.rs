@@ -1,7 +1,7 @@
 //! Several mutexes at once: all, or none (protocol §8).
 
 mod apply;
-#[cfg(any(test, feature = "test-util"))]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod cases;
 mod wire;
 

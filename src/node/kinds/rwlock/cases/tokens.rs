@@ -25,7 +25,7 @@ pub(super) async fn writers_get_growing_tokens_and_readers_the_newest_one(trial:
     assert_eq!(low, 1, "no epoch is 0");
     // A p far ahead is cut.
     let ahead = granted(trial, read("c", 1, secs(15), MAX_TOKEN, None)).await;
-    assert!(ahead < trial.wall_us() + 60_000_000, "{ahead}");
+    assert!(ahead < trial.wall_us().await + 60_000_000, "{ahead}");
 }
 
 pub(super) async fn an_exhausted_counter_gives_no_token(trial: &mut Trial<'_>) {

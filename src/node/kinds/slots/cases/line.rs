@@ -38,7 +38,7 @@ pub(super) async fn a_later_waiter_queues_behind_earlier_ones(trial: &mut Trial<
     };
     assert_eq!(trial.pushes().await, [told]);
     // The tickets tell for how long they have waited.
-    let waited = trial.wall_us() - 60_000_000;
+    let waited = trial.wall_us().await - 60_000_000;
     ask(trial, wait(&(1, seat(waited)), 1)).await;
     let (who, waited) = inspected(trial).await.line.pop().unwrap();
     assert_eq!(who, entry(1).as_str());

@@ -196,9 +196,9 @@ pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'
     };
     let mut command = with_floor(pick(&once(1), 1, 0), u64::MAX);
     command.target = Target::Slot(units.clone(), Some(0));
-    let from = trial.wall_us() + 20_000_000;
+    let from = trial.wall_us().await + 20_000_000;
     let (_, token) = mine(trial, command).await.unwrap();
-    let until = trial.wall_us() + 20_000_000 + 1000;
+    let until = trial.wall_us().await + 20_000_000 + 1000;
     assert!((from..until).contains(&token), "{token} from {from}");
     let minute = 60_000_000;
     let mut command = raise(1, 0, MAX_TOKEN);
@@ -206,20 +206,20 @@ pub(super) async fn a_units_counter_stays_near_the_clock_too(trial: &mut Trial<'
     let Answer::Raised(raised) = say(trial, command).await else {
         panic!()
     };
-    let until = trial.wall_us() + 20_000_000 + minute + 1000;
+    let until = trial.wall_us().await + 20_000_000 + minute + 1000;
     assert!((from + minute..until).contains(&raised), "{raised}");
 }
 
 pub(super) async fn a_slots_counter_stays_near_the_clock(trial: &mut Trial<'_>) {
     let command = with_floor(pick(&once(1), 1, 0), u64::MAX);
-    let from = trial.wall_us() + 20_000_000;
+    let from = trial.wall_us().await + 20_000_000;
     let (_, token) = mine(trial, command).await.unwrap();
-    let until = trial.wall_us() + 20_000_000 + 1000;
+    let until = trial.wall_us().await + 20_000_000 + 1000;
     assert!((from..until).contains(&token), "{token} from {from}");
     let minute = 60_000_000;
     let Answer::Raised(raised) = say(trial, raise(1, 0, MAX_TOKEN)).await else {
         panic!()
     };
-    let until = trial.wall_us() + 20_000_000 + minute + 1000;
+    let until = trial.wall_us().await + 20_000_000 + minute + 1000;
     assert!((from + minute..until).contains(&raised), "{raised}");
 }

@@ -18,11 +18,11 @@ pub(super) async fn a_raise_needs_all_of_them(trial: &mut Trial<'_>) {
     assert_eq!(counters(trial, both).await, [30, 30]);
     assert_eq!(say(trial, raise(&both, 1, 10)).await, Answer::Raised(30));
     let ahead = 60_000_000 + 20_000_000;
-    let from = trial.wall_us() + ahead;
+    let from = trial.wall_us().await + ahead;
     let Answer::Raised(raised) = say(trial, raise(&both, 1, one::MAX_TOKEN)).await else {
         panic!()
     };
-    let to = trial.wall_us() + ahead;
+    let to = trial.wall_us().await + ahead;
     assert!((from..=to).contains(&raised), "{raised}");
     assert_eq!(counters(trial, both).await, [raised, raised]);
 }
@@ -78,7 +78,7 @@ pub(super) async fn a_repair_restores_the_missing_names(trial: &mut Trial<'_>) {
 
 pub(super) async fn a_repair_that_is_refused_writes_nothing(trial: &mut Trial<'_>) {
     say(trial, acquire(&["a", "b"], 1, secs(10), 5)).await;
-    let far = trial.wall_us() + 60_000_000 + 20_000_000 + 1_000_000;
+    let far = trial.wall_us().await + 60_000_000 + 20_000_000 + 1_000_000;
     for of in [["a", "b"], ["a", "c"]] {
         let command = repair(&of, 1, secs(20), far);
         assert_eq!(trial.error(command).await, "AHEAD");

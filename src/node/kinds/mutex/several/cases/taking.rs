@@ -64,12 +64,12 @@ pub(super) async fn one_token_is_newer_than_each_names_last(trial: &mut Trial<'_
 }
 
 pub(super) async fn the_floor_is_capped(trial: &mut Trial<'_>) {
-    let from = trial.wall_us() + 20_000_000;
+    let from = trial.wall_us().await + 20_000_000;
     let Answer::Granted(token) = say(trial, acquire(&["a", "b"], 1, secs(10), u64::MAX)).await
     else {
         panic!()
     };
-    let to = trial.wall_us() + 20_000_000 + 1000;
+    let to = trial.wall_us().await + 20_000_000 + 1000;
     assert!((from..to).contains(&token), "{token} from {from}");
     assert_eq!(counters(trial, ["a", "b"]).await, [token, token]);
 }

@@ -1,0 +1,210 @@
+//! A Redis or Valkey server as a subject.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{
+    Arg, Client, Cmd, FromRedisValue, InfoDict, RedisError, Value, aio::MultiplexedConnection, cmd,
+};
+use tokio::time::timeout;
+
+use super::{
+    PREFIX, redis_node,
+    subject::{Change, Doing, Key, Power, Subject},
+};
+use crate::{
+    base::printable::printable,
+    node::{DialError, Node},
+};
+
+/// A server that nobody else uses. No setting of it is changed, and only keys that begin with [`PREFIX`] are written
+/// and deleted.
+pub struct Server {
+    node: Arc<dyn Node>,
+    /// Each change has a connection of its own, because the server may restart between two of them.
+    client: Client,
+    about: Vec<String>,
+}
+
+/// The fields of INFO that tell which server it is, and how it is set up.
+const FIELDS: [&str; 9] = [
+    "server_name",
+    "valkey_version",
+    "redis_version",
+    "redis_mode",
+    "os",
+    "arch_bits",
+    "role",
+    "maxmemory_policy",
+    "aof_enabled",
+];
+
+impl Server {
+    /// Connects to the server at this URL. Fails if it is no server that the library can use, or if it has keys.
+    pub async fn connect(url: &str) -> Result<Self, String> {
+        let node = redis_node(url).map_err(|error| error.to_string())?;
+        // This says best what is wrong with a server that does not fit.
+        let dialled = node.dial(&Arc::from("")).await;
+        dialled.map(drop).map_err(|error| match error {
+            DialError::Unreachable(why) | DialError::Refused(why) => why,
+        })?;
+        let client = Client::open(url).map_err(shown)?;
+        let mut raw = open(&client).await?;
+        let info: InfoDict = ask(&mut raw, cmd("INFO").arg("everything")).await?;
+        let keys: u64 = ask(&mut raw, &cmd("DBSIZE")).await?;
+        if keys > 0 {
+            return Err(format!(
+                "it has {keys} keys: the cases need an empty server that nobody else uses"
+            ));
+        }
+        let lines = FIELDS.iter().filter_map(|field| {
+            let value: String = info.get(field)?;
+            Some(format!("{field}:{}", printable(value)))
+        });
+        Ok(Self {
+            node,
+            client,
+            about: lines.collect(),
+        })
+    }
+
+    /// The lines of INFO that tell which server it is, such as `redis_version:7.0.15`.
+    pub fn about(&self) -> &[String] {
+        &self.about
+    }
+
+    /// Deletes everything that the cases have written.
+    pub async fn clean(&self) -> Result<(), String> {
+        let mut raw = open(&self.client).await?;
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}:*"));
+            let (next, keys): (u64, Vec<String>) =
+                ask(&mut raw, scan.arg("COUNT").arg(1_000)).await?;
+            if !keys.is_empty() {
+                ask::<u64>(&mut raw, cmd("DEL").arg(keys)).await?;
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Panics if it fails, as a case does.
+    async fn once<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let answered = match open(&self.client).await {
+            Ok(mut raw) => ask(&mut raw, command).await,
+            Err(why) => Err(why),
+        };
+        answered.unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    fn tell(&self, command: Cmd) -> Doing<'_, ()> {
+        Box::pin(async move {
+            self.once::<Value>(&command).await;
+        })
+    }
+}
+
+impl Subject for Server {
+    fn name(&self) -> &str {
+        self.node.id()
+    }
+
+    fn node(&self) -> Arc<dyn Node> {
+        Arc::clone(&self.node)
+    }
+
+    fn fresh(&self) -> Doing<'_, ()> {
+        Box::pin(async { self.clean().await.unwrap_or_else(|why| panic!("{why}")) })
+    }
+
+    /// All but [`Power::Full`] and [`Power::Replica`], which need other settings.
+    fn powers(&self) -> &[Power] {
+        &[Power::Flush, Power::Keys, Power::Counters, Power::Kill]
+    }
+
+    fn change(&self, change: Change) -> Doing<'_, ()> {
+        let counter = |field: String, counter: u64| {
+            let mut set = cmd("HSET");
+            set.arg(format!("{PREFIX}:c0")).arg(field).arg(counter);
+            self.tell(set)
+        };
+        match change {
+            Change::Flush => self.fresh(),
+            Change::Put(place, Some(text)) => {
+                let mut set = cmd("SET");
+                set.arg(key(place)).arg(text);
+                self.tell(set)
+            }
+            Change::Put(place, None) => {
+                let mut delete = cmd("DEL");
+                delete.arg(key(place));
+                self.tell(delete)
+            }
+            Change::Age(age) => Box::pin(async move {
+                let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+                let begun = self.wall_us().await.saturating_sub(age);
+                let mut set = cmd("HSET");
+                set.arg(format!("{PREFIX}:c0"))
+                    .arg("_")
+                    .arg(format!("{begun:<65}"));
+                self.tell(set).await
+            }),
+            Change::Counter(name, to) => counter(format!("@mutex:{name}"), to),
+            Change::RwlockCounter(name, to) => counter(format!("@rwlock:{name}"), to),
+            Change::SlotCounter(pool, slot, to) => {
+                counter(format!("@semaphore:{slot}:{}", pool.name), to)
+            }
+            Change::Full(_) | Change::Replica(_) => unreachable!("it has no power to {change:?}"),
+        }
+    }
+
+    fn stands(&self, place: Key) -> Doing<'_, Option<String>> {
+        Box::pin(async move { self.once(cmd("GET").arg(key(place))).await })
+    }
+
+    fn wall_us(&self) -> Doing<'_, u64> {
+        Box::pin(async {
+            let (seconds, us): (u64, u64) = self.once(&cmd("TIME")).await;
+            seconds * 1_000_000 + us
+        })
+    }
+}
+
+fn key(key: Key) -> String {
+    let name = match key {
+        Key::Boot => "boot",
+        Key::Open => "open",
+        Key::Time => "time",
+    };
+    format!("{PREFIX}:{name}")
+}
+
+/// The longest wait for one answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+async fn open(client: &Client) -> Result<MultiplexedConnection, String> {
+    let opened = client.get_multiplexed_async_connection().await;
+    opened.map_err(shown)
+}
+
+async fn ask<T: FromRedisValue>(
+    raw: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<T, String> {
+    let name = command.args_iter().next();
+    let name = match name {
+        Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    };
+    match timeout(ANSWER, command.query_async(raw)).await {
+        Ok(answer) => answer.map_err(|error| format!("{name}: {}", shown(error))),
+        Err(_) => Err(format!("{name} is not answered")),
+    }
+}
+
+fn shown(error: RedisError) -> String {
+    printable(error)
+}
