@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo servers test test-fast seeds check bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
+.PHONY: help demo servers test test-fast seeds check deploy workflows msrv deny semver matrix dist docker-command-image bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
 # Tests wait more than they compute: five run on each CPU, and one more for the simulation. .config/nextest.toml lists
 # the tests that count for more than one.
@@ -59,7 +59,7 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 	mv target/seeds.txt tests/simulation/seeds.txt
 
 # With --locked a check changes nothing, not even Cargo.lock.
-check: ## formatting, lints of Rust and Lua, documentation, every feature on its own; changes nothing
+check: deploy workflows ## formatting, lints of Rust and Lua, documentation, recipes, every feature on its own; changes nothing
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	tests/install-servers.sh lua
@@ -99,6 +99,68 @@ check: ## formatting, lints of Rust and Lua, documentation, every feature on its
 	    cargo clippy --locked -p $$package --no-default-features --features "$$feature" -- -D warnings; \
 	  done; \
 	done
+
+deploy: ## checks the recipes in examples/deploy
+	tests/deploy.sh
+
+workflows: ## checks .github: schemas, and dangerous workflows
+	tests/workflows.sh
+
+msrv: ## builds both packages with the oldest Rust that they promise
+	msrv=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
+	rustup run $$msrv cargo --version || rustup toolchain install --profile minimal $$msrv; \
+	rustup run $$msrv cargo build --locked --workspace --all-features --target-dir target/msrv
+
+# `make deny` and `make semver` install these, if they are missing or have another version.
+DENY := 0.20.2
+SEMVER := 0.51.0
+tool = cargo $(1) --version 2>/dev/null | grep -qwF '$(2)' || cargo install --locked cargo-$(1) --version $(2)
+
+deny: ## licences, sources and known weaknesses of all dependencies (OFFLINE=1: not the weaknesses)
+	$(call tool,deny,$(DENY))
+	cargo deny --locked check --hide-inclusion-graph $(if $(OFFLINE),bans licenses sources)
+
+semver: ## compares the library's API, without the features outside semver, with the newest published version
+	if found=$$(cargo info --registry crates-io quorate 2>&1); then \
+	  $(call tool,semver-checks,$(SEMVER)); \
+	  cargo semver-checks --package quorate --default-features --features blocking,consul,postgres,serde,tower; \
+	else \
+	  grep -qF 'could not find `quorate`' <<<"$$found" || { echo "$$found"; exit 1; }; \
+	  echo "no version is published yet, so there is nothing to compare with"; \
+	fi
+
+matrix: ## the tests that depend on the server, on Redis 7.0, 7.4, 8 and Valkey 8, 9 (SERVERS="redis-8"; SCENARIOS="kill-two")
+	tests/matrix.sh
+
+# The target of `make dist`. One for musl makes a static program; it needs that target of rustup, and musl-gcc.
+TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
+DIST = quorate-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-$(TARGET)
+
+dist: ## the command as an archive in target/dist, and its debug information apart (TARGET=x86_64-unknown-linux-musl)
+	$(if $(findstring musl,$(TARGET)),CC_$(subst -,_,$(TARGET))=musl-gcc) \
+	  cargo build --locked --profile dist -p quorate-cli --target $(TARGET)
+	rm -rf target/dist/$(DIST)*
+	mkdir -p target/dist/$(DIST)
+	cp cli/README.md LICENSE-APACHE LICENSE-MIT target/dist/$(DIST)
+	objcopy --only-keep-debug target/$(TARGET)/dist/quorate target/dist/$(DIST).debug
+	objcopy --strip-all --add-gnu-debuglink=target/dist/$(DIST).debug \
+	  target/$(TARGET)/dist/quorate target/dist/$(DIST)/quorate
+	gzip target/dist/$(DIST).debug
+	tar -C target/dist --owner 0 --group 0 --numeric-owner -czf target/dist/$(DIST).tar.gz $(DIST)
+	cd target/dist && sha256sum $(DIST).tar.gz >$(DIST).tar.gz.sha256
+
+docker-command-image: dist ## the image quorate-command FROM scratch: the command of `make dist`, and root certificates
+	rm -rf target/command-image
+	install -D target/dist/$(DIST)/quorate target/command-image/root/usr/bin/quorate
+	install -D -m 644 /etc/ssl/certs/ca-certificates.crt target/command-image/root/etc/ssl/certs/ca-certificates.crt
+	@# If it is not static, it needs its libraries and their loader, under the paths where it looks for them.
+	for file in $$(ldd target/dist/$(DIST)/quorate 2>/dev/null | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1); do \
+	  install -D "$$file" "target/command-image/root$$file"; \
+	done
+	printf '%s\n' 'FROM scratch' 'COPY root/ /' 'USER 65534:65534' 'ENTRYPOINT ["/usr/bin/quorate"]' \
+	  >target/command-image/Dockerfile
+	docker build --tag quorate-command target/command-image
+	docker run --rm --network none quorate-command --version
 
 bench: ## how fast, against the floor, on five real servers; waiting in line beside polling; read-write locks and several names at once; semaphores; rate limits; what the check of a token costs; and what a layer adds to a request; Consul, where there is one
 	tests/install-servers.sh redis valkey postgres

@@ -67,7 +67,7 @@ get_images() {
   local image missing=()
   export TORTURE_CLIENT_IMAGE TORTURE_CLOCK_IMAGE QUORATE_IMAGE=${QUORATE_IMAGE:-}
   if [[ -n $local ]]; then
-    QUORATE_IMAGE=quorate-local-redis
+    : "${QUORATE_IMAGE:=quorate-local-redis}"
     TORTURE_CLOCK_IMAGE=quorate-local-valkey
     TORTURE_CLIENT_IMAGE=quorate-local-torture
     for image in $QUORATE_IMAGE $TORTURE_CLOCK_IMAGE; do

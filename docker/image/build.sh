@@ -4,6 +4,8 @@
 #
 #   quorate-local-redis     redis-server and redis-cli (this one if none is named)
 #   quorate-local-valkey    valkey-server with libfaketime, and redis-cli
+#   quorate-local-redis-7.4, quorate-local-redis-8, quorate-local-valkey-8
+#                           the server that tests/install-servers.sh puts there under this name, and redis-cli
 #   quorate-local-torture   quorate and links, built here for release, and iptables
 #
 # With QUORATE_PROFILE=dev it uses the quorate that the tests have built, which saves a release build.
@@ -29,6 +31,7 @@ program() {
 }
 
 # image NAME ENTRYPOINT [PATH-INSIDE=FILE-HERE ...]: makes an image of these files and the libraries that they load.
+# ENTRYPOINT is one or more words.
 image() {
   local name=$1 entrypoint=$2 context=$contexts/$1 pair file libraries=()
   shift 2
@@ -38,14 +41,15 @@ image() {
     file=${pair#*=}
     install -D "$file" "$context/root${pair%%=*}"
     # Each library is put under the path where the loader looks for it, and so is the loader itself:
-    # "libssl.so.3 => /lib/…/libssl.so.3 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
-    mapfile -t -O ${#libraries[@]} libraries < <(ldd "$file" | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1)
+    # "libssl.so.3 => /lib/…/libssl.so.3 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)". A server with libraries of its
+    # own needs newer ones than these, so ldd also complains.
+    mapfile -t -O ${#libraries[@]} libraries < <(ldd "$file" 2>/dev/null | grep -oE '/[^ :]+ \(0x' | cut -d' ' -f1)
   done
   for file in "${libraries[@]}"; do
     install -D "$file" "$context/root$file"
   done
   printf '%s\n' 'FROM scratch' 'COPY root/ /' 'WORKDIR /data' 'USER 65534:65534' \
-    "ENTRYPOINT [\"$entrypoint\"]" >"$context/Dockerfile"
+    "ENTRYPOINT [\"${entrypoint// /\", \"}\"]" >"$context/Dockerfile"
   docker build --tag "$name" "$context" >"$contexts/log" 2>&1 || {
     cat "$contexts/log" >&2
     die "could not build $name"
@@ -75,6 +79,18 @@ valkey() {
     "/usr/lib/libfaketime.so.1=$faketime"
 }
 
+# A server with libraries of its own: the same call as in the script target/servers/$1, because the image has no shell.
+with_libraries() {
+  local file files=()
+  program "$1" "run tests/install-servers.sh $1" >/dev/null
+  for file in "target/servers/$1.files"/*; do
+    files+=("/server/${file##*/}=$file")
+  done
+  image "quorate-local-$1" '/server/loader --library-path /server /server/server' "${files[@]}" \
+    "/usr/bin/redis-cli=$(program redis-cli 'install redis-tools')"
+  docker run --rm --network none "quorate-local-$1" --version
+}
+
 torture() {
   local iptables extensions target profile=${QUORATE_PROFILE:-release} what=(-p quorate-cli --features test-util)
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
@@ -98,6 +114,7 @@ torture() {
 for name in "${@:-quorate-local-redis}"; do
   case $name in
     quorate-local-redis | quorate-local-valkey | quorate-local-torture) "${name##*-}" ;;
+    quorate-local-redis-7.4 | quorate-local-redis-8 | quorate-local-valkey-8) with_libraries "${name#quorate-local-}" ;;
     *) die "no image $name; see the head of $0" ;;
   esac
 done

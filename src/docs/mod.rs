@@ -5,6 +5,7 @@
 //! | [`guarantees`] | what is promised, under which assumptions, and what is not promised |
 //! | [`fencing`] | what the store behind the lock must do |
 //! | [`operations`] | servers, rights, first start, choosing N and ttl, changing the fleet, alerts |
+//! | [`deployment`] | Kubernetes, systemd, cron |
 //! | [`failures`] | what happens when a server, a network, a clock or a client fails |
 //! | [`semaphores`] | at most n at a time |
 //! | [`rates`] | at most n in any interval |
@@ -12,6 +13,7 @@
 //! | [`consul`] | locks and semaphores in a Consul cluster |
 //! | [`shutdown`] | how a program ends, and what remains of its locks |
 //! | [`migration`] | from rslock, redlock or `SET NX PX`; managed Redis; N = 1 |
+//! | [`upgrading`] | whether two versions may run at once, and in which order to deploy |
 //! | [`logs`] | every log event, and what to alert on |
 //! | [`numbers`] | how fast it is, and how that was measured |
 //! | [`testing`] | how it is tested, and how to torture your own servers |
@@ -32,6 +34,7 @@ macro_rules! page {
 
 page!(architecture, "architecture.md");
 page!(consul, "consul.md");
+page!(deployment, "deployment.md");
 page!(failures, "failures.md");
 page!(fencing, "fencing.md");
 page!(guarantees, "guarantees.md");
@@ -44,6 +47,7 @@ page!(rates, "rates.md");
 page!(semaphores, "semaphores.md");
 page!(shutdown, "shutdown.md");
 page!(testing, "testing.md");
+page!(upgrading, "upgrading.md");
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("protocol/README.md")]

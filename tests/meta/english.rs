@@ -123,6 +123,8 @@ fn the_pages_are_in_plain_english() {
         [
             "README.md",
             "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
             "cli/README.md",
             "docker/README.md",
             "examples/README.md",

@@ -89,7 +89,16 @@ fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 fn links_lead_to_files_and_headings_that_are_there() {
     assert!(read("Cargo.toml").contains("\nrepository"));
     let mut texts = pages();
-    texts.extend(["README.md", "CHANGELOG.md", "examples/README.md"].map(String::from));
+    texts.extend(
+        [
+            "README.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "examples/README.md",
+        ]
+        .map(String::from),
+    );
     let mut seen = 0;
     for text in texts {
         let folder = Path::new(&text).parent().unwrap();
@@ -181,6 +190,7 @@ const SIZES: &[(&str, usize)] = &[
     ("CHANGELOG.md", 450),
     ("src/docs/architecture.md", 1_450),
     ("src/docs/consul.md", 1_750),
+    ("src/docs/deployment.md", 950),
     ("src/docs/failures.md", 2_750),
     ("src/docs/fencing.md", 1_900),
     ("src/docs/guarantees.md", 4_000),
@@ -204,6 +214,7 @@ const SIZES: &[(&str, usize)] = &[
     ("src/docs/semaphores.md", 1_400),
     ("src/docs/shutdown.md", 2_200),
     ("src/docs/testing.md", 2_300),
+    ("src/docs/upgrading.md", 420),
 ];
 
 #[test]

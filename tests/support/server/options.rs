@@ -17,14 +17,18 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Kind; 2] = [Kind::Redis, Kind::Valkey];
 
+    /// The program. `QUORATE_TEST_SERVERS` names one in `target/servers` that both kinds run, such as `redis-8`:
+    /// `tests/matrix.sh` sets it.
     pub(super) fn binary(self) -> PathBuf {
         let (name, variable) = match self {
             Kind::Redis => ("redis-server", "QUORATE_TEST_REDIS"),
             Kind::Valkey => ("valkey-server", "QUORATE_TEST_VALKEY"),
         };
+        let both = std::env::var("QUORATE_TEST_SERVERS").unwrap_or_default();
         let binary = match std::env::var_os(variable) {
             Some(path) => PathBuf::from(path),
-            None => installed(name),
+            None if both.is_empty() => installed(name),
+            None => installed(&both),
         };
         assert!(
             binary.exists(),
