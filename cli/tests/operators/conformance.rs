@@ -48,7 +48,7 @@ fn a_case_that_fails_is_on_the_page() {
         page["failed"][1]["case"],
         "an_older_connection_can_be_ended"
     );
-    assert_eq!(keys(&server), 0);
+    assert_eq!(keys(server), 0);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! A Redis or Valkey server as a subject.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use redis::{
     Arg, Client, Cmd, FromRedisValue, InfoDict, RedisError, Value, aio::MultiplexedConnection, cmd,
@@ -20,8 +23,9 @@ use crate::{
 /// and deleted.
 pub struct Server {
     node: Arc<dyn Node>,
-    /// Each change has a connection of its own, because the server may restart between two of them.
     client: Client,
+    /// The connection for changes.
+    raw: Mutex<MultiplexedConnection>,
     about: Vec<String>,
 }
 
@@ -63,6 +67,7 @@ impl Server {
         Ok(Self {
             node,
             client,
+            raw: Mutex::new(raw),
             about: lines.collect(),
         })
     }
@@ -93,8 +98,17 @@ impl Server {
 
     /// Panics if it fails, as a case does.
     async fn once<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let kept = || self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut raw = kept().clone();
+        if let Ok(answer) = ask(&mut raw, command).await {
+            return answer;
+        }
+        // The server may have restarted since the last command. Each of ours can be repeated.
         let answered = match open(&self.client).await {
-            Ok(mut raw) => ask(&mut raw, command).await,
+            Ok(mut raw) => {
+                *kept() = raw.clone();
+                ask(&mut raw, command).await
+            }
             Err(why) => Err(why),
         };
         answered.unwrap_or_else(|why| panic!("{why}"))
