@@ -489,14 +489,14 @@ fn ctrl_c_ends_a_script_that_locks_in_the_background() {
 fn blocked_terminal_output_does_not_stop_renewals() {
     let fleet = fleet(3);
     let mut terminal = shell(&fleet, &[("ticks", TICKS)]);
-    terminal.line("quorate -v lock z --ttl 1s -- bash ticks > log");
+    terminal.line("quorate -v lock z --ttl 3s -- bash ticks > log");
     let command = terminal.pid("pid");
     ticks_on(&terminal, "log");
     // This is Ctrl-S.
     terminal.keys("\x13");
-    // quorate has something to print about this. The lease is renewed all the same, three times.
+    // quorate has something to print about this. The lease is renewed all the same: otherwise it would be over.
     fleet[0].kill9();
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(std::time::Duration::from_secs(5));
     ticks_on(&terminal, "log");
     let seen = run(&fleet.urls(), &["inspect", "z", "--json"]).is(0).json();
     assert_eq!(seen["held"], true);

@@ -59,6 +59,11 @@ fn threads_exclude_each_other_through_consul() {
                     drop(lease);
                     let within = pool.run(|watch| {
                         most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+                        // The first of them waits for a second one, which may come late on a busy machine.
+                        let start = Instant::now();
+                        while most.load(SeqCst) < 2 && start.elapsed() < PATIENCE {
+                            thread::sleep(ms(1));
+                        }
                         thread::sleep(ms(20));
                         now.fetch_sub(1, SeqCst);
                         watch.token()

@@ -254,7 +254,9 @@ fn is_test(attribute: &Attribute) -> bool {
         && [
             "test",
             "any(test,feature=\"test-util\")",
+            "any(test,feature=\"conformance\")",
             "feature=\"test-util\"",
+            "feature=\"conformance\"",
             "doctest",
         ]
         .contains(&&*tokens)
