@@ -5,9 +5,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo servers test test-fast seeds check deploy workflows msrv deny semver matrix dist docker-command-image bench docker-five-up docker-five-down docker-image docker-up docker-down docker-test
 
-# Tests wait more than they compute: five run on each CPU, and one more for the simulation. .config/nextest.toml lists
+# Tests wait more than they compute: four run on each CPU, and one more for the simulation. .config/nextest.toml lists
 # the tests that count for more than one.
-export NEXTEST_TEST_THREADS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) + 1)))
+export NEXTEST_TEST_THREADS ?= $(shell echo $$((4 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # In a log progress bars and a line per passed test are useless. Failures, slow tests and the sum remain.
 ifeq ($(CI),true)
