@@ -59,7 +59,7 @@ seeds: ## searches anew for a schedule that finds each rule of the simulation wh
 	mv target/seeds.txt tests/simulation/seeds.txt
 
 # With --locked a check changes nothing, not even Cargo.lock.
-check: deploy workflows ## formatting, lints of Rust and Lua, documentation, recipes, every feature on its own; changes nothing
+check: ## formatting, lints of Rust and Lua, documentation, recipes, every feature on its own; changes nothing
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-features --all-targets -- -D warnings
 	tests/install-servers.sh lua
@@ -99,6 +99,9 @@ check: deploy workflows ## formatting, lints of Rust and Lua, documentation, rec
 	    cargo clippy --locked -p $$package --no-default-features --features "$$feature" -- -D warnings; \
 	  done; \
 	done
+	@# These fetch tools from PyPI, so they are the last.
+	tests/deploy.sh
+	tests/workflows.sh
 
 deploy: ## checks the recipes in examples/deploy
 	tests/deploy.sh

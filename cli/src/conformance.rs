@@ -56,14 +56,19 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
     panic::set_hook(hook);
     let cleaned = server.clean().await;
     if let Some(signal) = ended {
-        let text = "ended before all cases were run; the server's keys are deleted";
+        let left = match cleaned {
+            Ok(()) => "the keys of the cases are deleted".to_owned(),
+            Err(why) => format!("keys that begin with quorate:conformance- may be left: {why}"),
+        };
+        let text = format!("ended before all cases were run; {left}");
         return Err(Failure::interrupted(signal as i32, text));
     }
-    cleaned.map_err(|why| cannot(format!("keys of the cases may be left: {why}")))?;
     match args.json {
         true => output::say(&page.as_json(&server).to_string()),
         false => page.print(&server),
     }
+    let left = |why| format!("keys that begin with quorate:conformance- may be left: {why}");
+    cleaned.map_err(|why| cannot(left(why)))?;
     Ok(if page.failed.is_empty() { 0 } else { FAILED })
 }
 

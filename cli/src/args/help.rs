@@ -254,8 +254,8 @@ pub(super) const CONFORMANCE: &str = "\
 Checks that a server does what quorate needs of each of its masters, and prints a page about it. It is for servers that \
 are not plain Redis or Valkey: managed services, forks, proxies.
 
-The server must be empty, and nobody else may use it. No setting is changed, only keys that begin with `quorate:` are \
-written, and all of them are deleted at the end. It takes less than a minute on a near server. The user needs the \
+The server must be empty, and nobody else may use it. No setting is changed. All keys begin with \
+`quorate:conformance-` and a random word, and are deleted at the end. It takes less than a minute on a near server. The user needs the \
 rights of a client, and also SCAN, DEL, GET, SET, HSET, INFO, DBSIZE and TIME.
 
 Exit status: 0 when every case that was run passed, 1 when one failed, 69 when the server cannot be used at all, and \

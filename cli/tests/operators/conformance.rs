@@ -79,6 +79,9 @@ fn an_interrupt_leaves_no_key() {
         std::thread::sleep(ms(1));
     }
     running.signal(Signal::TERM);
-    running.done().is(143).says("the server's keys are deleted");
+    running
+        .done()
+        .is(143)
+        .says("the keys of the cases are deleted");
     assert_eq!(keys(&server), 0);
 }

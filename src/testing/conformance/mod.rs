@@ -140,10 +140,14 @@ pub const PREFIX: &str = "quorate";
 
 /// The node that this library makes from a URL. Its keys begin with [`PREFIX`].
 pub fn redis_node(url: &str) -> Result<Arc<dyn Node>, Error> {
+    node_with_prefix(url, PREFIX)
+}
+
+fn node_with_prefix(url: &str, prefix: &str) -> Result<Arc<dyn Node>, Error> {
     Ok(match url.into_node()? {
         Target::Server(address) => {
             let limit = Duration::from_secs(5);
-            Arc::new(RedisNode::new(address, Arc::new(Keys::new(PREFIX)), limit))
+            Arc::new(RedisNode::new(address, Arc::new(Keys::new(prefix)), limit))
         }
         Target::Memory(node) => Arc::new(node),
     })

@@ -5,13 +5,14 @@ use std::{
     time::Duration,
 };
 
+use rand::Rng as _;
 use redis::{
     Arg, Client, Cmd, FromRedisValue, InfoDict, RedisError, Value, aio::MultiplexedConnection, cmd,
 };
 use tokio::time::timeout;
 
 use super::{
-    PREFIX, redis_node,
+    PREFIX, node_with_prefix,
     subject::{Change, Doing, Key, Power, Subject},
 };
 use crate::{
@@ -19,10 +20,11 @@ use crate::{
     node::{DialError, Node},
 };
 
-/// A server that nobody else uses. No setting of it is changed, and only keys that begin with [`PREFIX`] are written
-/// and deleted.
+/// A server that nobody else uses. No setting of it is changed. Each subject has a prefix of its own for its keys, so
+/// that a fleet which starts to use the server meanwhile loses nothing.
 pub struct Server {
     node: Arc<dyn Node>,
+    prefix: String,
     client: Client,
     /// The connection for changes.
     raw: Mutex<MultiplexedConnection>,
@@ -45,7 +47,8 @@ const FIELDS: [&str; 9] = [
 impl Server {
     /// Connects to the server at this URL. Fails if it is no server that the library can use, or if it has keys.
     pub async fn connect(url: &str) -> Result<Self, String> {
-        let node = redis_node(url).map_err(|error| error.to_string())?;
+        let prefix = format!("{PREFIX}:conformance-{:016x}", rand::rng().next_u64());
+        let node = node_with_prefix(url, &prefix).map_err(|error| error.to_string())?;
         // This says best what is wrong with a server that does not fit.
         let dialled = node.dial(&Arc::from("")).await;
         dialled.map(drop).map_err(|error| match error {
@@ -66,6 +69,7 @@ impl Server {
         });
         Ok(Self {
             node,
+            prefix,
             client,
             raw: Mutex::new(raw),
             about: lines.collect(),
@@ -83,7 +87,9 @@ impl Server {
         let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}:*"));
+            scan.arg(cursor)
+                .arg("MATCH")
+                .arg(format!("{}:*", self.prefix));
             let (next, keys): (u64, Vec<String>) =
                 ask(&mut raw, scan.arg("COUNT").arg(1_000)).await?;
             if !keys.is_empty() {
@@ -114,6 +120,10 @@ impl Server {
         answered.unwrap_or_else(|why| panic!("{why}"))
     }
 
+    fn key(&self, name: &str) -> String {
+        format!("{}:{name}", self.prefix)
+    }
+
     fn tell(&self, command: Cmd) -> Doing<'_, ()> {
         Box::pin(async move {
             self.once::<Value>(&command).await;
@@ -142,28 +152,26 @@ impl Subject for Server {
     fn change(&self, change: Change) -> Doing<'_, ()> {
         let counter = |field: String, counter: u64| {
             let mut set = cmd("HSET");
-            set.arg(format!("{PREFIX}:c0")).arg(field).arg(counter);
+            set.arg(self.key("c0")).arg(field).arg(counter);
             self.tell(set)
         };
         match change {
             Change::Flush => self.fresh(),
             Change::Put(place, Some(text)) => {
                 let mut set = cmd("SET");
-                set.arg(key(place)).arg(text);
+                set.arg(self.key(name(place))).arg(text);
                 self.tell(set)
             }
             Change::Put(place, None) => {
                 let mut delete = cmd("DEL");
-                delete.arg(key(place));
+                delete.arg(self.key(name(place)));
                 self.tell(delete)
             }
             Change::Age(age) => Box::pin(async move {
                 let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
                 let begun = self.wall_us().await.saturating_sub(age);
                 let mut set = cmd("HSET");
-                set.arg(format!("{PREFIX}:c0"))
-                    .arg("_")
-                    .arg(format!("{begun:<65}"));
+                set.arg(self.key("c0")).arg("_").arg(format!("{begun:<65}"));
                 self.tell(set).await
             }),
             Change::Counter(name, to) => counter(format!("@mutex:{name}"), to),
@@ -176,7 +184,7 @@ impl Subject for Server {
     }
 
     fn stands(&self, place: Key) -> Doing<'_, Option<String>> {
-        Box::pin(async move { self.once(cmd("GET").arg(key(place))).await })
+        Box::pin(async move { self.once(cmd("GET").arg(self.key(name(place)))).await })
     }
 
     fn wall_us(&self) -> Doing<'_, u64> {
@@ -187,13 +195,12 @@ impl Subject for Server {
     }
 }
 
-fn key(key: Key) -> String {
-    let name = match key {
+fn name(key: Key) -> &'static str {
+    match key {
         Key::Boot => "boot",
         Key::Open => "open",
         Key::Time => "time",
-    };
-    format!("{PREFIX}:{name}")
+    }
 }
 
 /// The longest wait for one answer.

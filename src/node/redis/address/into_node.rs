@@ -8,7 +8,9 @@ use super::{
     shown::{may_hold_password, shown},
     url,
 };
-use crate::{Error, MemoryNode, base::printable::printable};
+#[cfg(feature = "fence-redis")]
+use crate::base::printable::printable;
+use crate::{Error, MemoryNode};
 
 /// Anything that names a server. It may be a URL (`redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS, or
 /// `unix:///path?db=..&user=..&pass=..`) or, with the feature `fence-redis`, a [`redis::ConnectionInfo`] or a
