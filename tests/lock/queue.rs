@@ -101,7 +101,12 @@ fn longest_term<E: Exclusive>(fleet: &Fleet) -> Duration {
         let waiters = line::<E>(server).into_iter();
         waiters.filter_map(move |waiter| E::term(server, NAME, &waiter))
     };
-    fleet.iter().flat_map(of).max().expect("somebody waits")
+    let term = fleet.iter().flat_map(of).max().expect("somebody waits");
+    assert!(
+        term < 20 * TERM,
+        "it follows the round trip, not the ttl: {term:?}"
+    );
+    term
 }
 
 /// Waits until this many waiters are registered on every node that is up.

@@ -74,7 +74,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What came of one case.
+/// One case, and its result.
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct Verdict {
@@ -82,7 +82,7 @@ pub struct Verdict {
     pub case: &'static str,
     /// The rule that it checks.
     pub rule: &'static str,
-    /// What came of it.
+    /// The result.
     pub ended: Ended,
 }
 

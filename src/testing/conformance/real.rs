@@ -45,7 +45,7 @@ const FIELDS: [&str; 9] = [
 ];
 
 impl Server {
-    /// Connects to the server at this URL. Fails if it is no server that the library can use, or if it has keys.
+    /// Connects to the server at this URL. Fails if the library cannot use the server, or if it has keys.
     pub async fn connect(url: &str) -> Result<Self, String> {
         let prefix = format!("{PREFIX}:conformance-{:016x}", rand::rng().next_u64());
         let node = node_with_prefix(url, &prefix).map_err(|error| error.to_string())?;
@@ -109,7 +109,7 @@ impl Server {
         if let Ok(answer) = ask(&mut raw, command).await {
             return answer;
         }
-        // The server may have restarted since the last command. Each of ours can be repeated.
+        // The server may have restarted since the last command. Each command here can be repeated.
         let answered = match open(&self.client).await {
             Ok(mut raw) => {
                 *kept() = raw.clone();
