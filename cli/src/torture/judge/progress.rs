@@ -52,7 +52,7 @@ pub(super) fn check(history: &History) -> Progress {
         findings.extend(never(history, name, grants, &gaps));
         findings.extend(starved(history, name, grants));
         findings
-            .extend(last_change.and_then(|change| not_after(history, name, grants, change, &gaps)));
+            .extend(last_change.and_then(|change| not_after(history, name, grants, change, taken)));
         longest = longest.into_iter().chain(gaps).max_by_key(Gap::length);
     }
     let of_several = history.ops.iter().filter(|op| op.names.len() > 1);
@@ -144,16 +144,20 @@ fn not_after(
     name: &str,
     grants: &[(&Op, Grant)],
     change: &Change,
-    gaps: &[Gap],
+    taken: &[Taken],
 ) -> Option<Finding> {
     if grants.iter().any(|(_, grant)| grant.at > change.at) {
         return None;
     }
-    // A set of names has no place in a queue, so it is not promised a grant by the end of the run. The name counts once
-    // an operation has waited for it alone.
-    let after = gaps.iter().filter(|gap| gap.until > change.at);
-    let waited: u64 = after.map(|gap| gap.until - gap.from.max(change.at)).sum();
-    if history.locks.several && waited < IN_FLIGHT {
+    // A set of names has no place in a queue, so it is not promised a grant by the end of the run. An operation that
+    // began before the fault may give up while no majority votes. So the name counts once an operation that began after
+    // the fault has waited for it alone.
+    let later = history.ops.iter().filter(|op| op.invoked > change.at);
+    let alone = later.filter(|op| op.is_for(name));
+    let wishes = alone.filter_map(|op| wish(history, op));
+    let waits = wishes.flat_map(|wish| free(&[taken], wish));
+    let longest = waits.map(|(from, until)| until - from).max();
+    if history.locks.several && longest.unwrap_or(0) < IN_FLIGHT {
         return None;
     }
     let last = grants.last().map(|(op, _)| history.tell(op));
