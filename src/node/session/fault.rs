@@ -59,6 +59,8 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
         "No permissions",
         "NOPERM",
     ];
+    // The words of Dragonfly and Kvrocks, and of Alibaba's and Redis' own clusters.
+    let outside_keys = ["undeclared", "KEYS array", "non local key"];
     let advice = if acl.iter().any(|words| why.contains(words)) {
         "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER".into()
     } else if why.starts_with("WRONGTYPE") {
@@ -66,6 +68,9 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
             "; somebody else wrote to quorate's keys: {}",
             fleet.forget_hint()
         )
+    } else if outside_keys.iter().any(|words| why.contains(words)) {
+        "; its scripts may use only the keys in KEYS, and those of the queue make keys themselves: take Redis or Valkey"
+            .into()
     } else {
         String::new()
     };

@@ -22,6 +22,9 @@ local run_id = field('run_id') or ''
 local run = run_id .. '/' .. string.sub(field('master_replid2') or '', 1, 8) .. '/'
   .. (field('second_repl_offset') or '')
 
+-- The queue makes its keys itself. A server that lets a script use no key outside KEYS raises its error here.
+redis.call('PTTL', string.sub(KEYS[3], 1, -5) .. 'waiting')
+
 local boot = redis.call('GET', KEYS[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

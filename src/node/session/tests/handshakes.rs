@@ -79,6 +79,24 @@ fn a_handshake_that_fails_does_not_say_which_run_this_is() {
 }
 
 #[test]
+fn a_server_that_permits_no_key_outside_keys_is_refused_with_the_reason() {
+    for error in [
+        "ERR Error running script (call to 63143b6f): @user_script:1: script tried accessing undeclared key, key: q",
+        "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array",
+        "ERR Script attempted to access a non local key in a cluster node",
+    ] {
+        let mut world = World::new();
+        world.dial(7);
+        world.answer(Err(Fault::Error(error.into())));
+        let state = world.state().to_string();
+        assert!(
+            state.contains(error) && state.contains("take Redis or Valkey"),
+            "{state}"
+        );
+    }
+}
+
+#[test]
 fn witnessing_counts_from_the_last_answer_and_a_majority_in_sight() {
     let ms = Duration::from_millis;
     let mut world = World::new();
