@@ -69,8 +69,9 @@ impl Builder {
 
     /// Adds one master. Every client has to list the same masters.
     ///
-    /// It takes a URL, a `redis::ConnectionInfo`, a `redis::Client` or a [`MemoryNode`](crate::MemoryNode). From a
-    /// `redis::Client` it takes the address, TLS and credentials; the connection is always quorate's own.
+    /// It takes a URL or a [`MemoryNode`](crate::MemoryNode), and with the feature `fence-redis` also a
+    /// `redis::ConnectionInfo` or a `redis::Client`. From a client it takes the address, TLS and credentials; the
+    /// connection is always quorate's own.
     pub fn node(mut self, node: impl IntoNode) -> Self {
         self.nodes.push(node.into_node().map(Given::Target));
         self

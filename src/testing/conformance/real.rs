@@ -7,9 +7,9 @@ use std::{
 
 use rand::Rng as _;
 use redis::{
-    Arg, Client, Cmd, FromRedisValue, InfoDict, RedisError, Value, aio::MultiplexedConnection, cmd,
+    Arg, AsyncConnectionConfig, Client, Cmd, FromRedisValue, InfoDict, RedisError, Value,
+    aio::MultiplexedConnection, cmd,
 };
-use tokio::time::timeout;
 
 use super::{
     PREFIX, node_with_prefix,
@@ -45,7 +45,8 @@ const FIELDS: [&str; 9] = [
 ];
 
 impl Server {
-    /// Connects to the server at this URL. Fails if the library cannot use the server, or if it has keys.
+    /// Connects to the server at this URL. Fails if the library cannot use the server, if it has keys, or if a second
+    /// connection leads to another server.
     pub async fn connect(url: &str) -> Result<Self, String> {
         let prefix = format!("{PREFIX}:conformance-{:016x}", rand::rng().next_u64());
         let node = node_with_prefix(url, &prefix).map_err(|error| error.to_string())?;
@@ -60,8 +61,15 @@ impl Server {
         let keys: u64 = ask(&mut raw, &cmd("DBSIZE")).await?;
         if keys > 0 {
             return Err(format!(
-                "it has {keys} keys: the cases need an empty server that nobody else uses"
+                "it has {keys} keys: the cases need an empty server that nobody else uses (a run that was killed leaves \
+                 keys that begin with {PREFIX}:conformance-)"
             ));
+        }
+        let mut second = open(&client).await?;
+        let other: InfoDict = ask(&mut second, cmd("INFO").arg("server")).await?;
+        if info.get::<String>("run_id") != other.get("run_id") {
+            let why = "two connections lead to two servers: name one server, no balancer";
+            return Err(why.to_owned());
         }
         let lines = FIELDS.iter().filter_map(|field| {
             let value: String = info.get(field)?;
@@ -203,12 +211,15 @@ fn name(key: Key) -> &'static str {
     }
 }
 
-/// The longest wait for one answer.
+/// The longest wait for a connection, and for one answer.
 const ANSWER: Duration = Duration::from_secs(20);
 
 async fn open(client: &Client) -> Result<MultiplexedConnection, String> {
-    let opened = client.get_multiplexed_async_connection().await;
-    opened.map_err(shown)
+    let patient = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ANSWER))
+        .set_response_timeout(Some(ANSWER));
+    let opened = client.get_multiplexed_async_connection_with_config(&patient);
+    opened.await.map_err(shown)
 }
 
 async fn ask<T: FromRedisValue>(
@@ -220,10 +231,8 @@ async fn ask<T: FromRedisValue>(
         Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
         _ => String::new(),
     };
-    match timeout(ANSWER, command.query_async(raw)).await {
-        Ok(answer) => answer.map_err(|error| format!("{name}: {}", shown(error))),
-        Err(_) => Err(format!("{name} is not answered")),
-    }
+    let answer = command.query_async(raw).await;
+    answer.map_err(|error| format!("{name}: {}", shown(error)))
 }
 
 fn shown(error: RedisError) -> String {
