@@ -241,13 +241,14 @@ run_load_in() {
     --label "dc$1" --stop-file "/history/$scenario/stop" --processes 2 --tasks "$tasks" \
     --ttl "${lease}ms" --section "$section" "${locks[@]}" "${load[@]}" >>"$history/dc$1.log" 2>&1 &
   loads+=("$1 $!")
+  processes=$((processes + 2))
 }
 
 # Succeeds when all processes have connected and asked for locks. No fault may hit a process that still connects.
 load_is_under_way() {
   local asking
   asking=$(grep --files-with-matches --no-messages '"invoked"' "$history"/dc?.*.jsonl | wc -l)
-  ((asking >= 6 * runs))
+  ((asking >= processes))
 }
 
 run_load() {
@@ -256,7 +257,10 @@ run_load() {
   for dc in 1 2 3; do
     run_load_in $dc
   done
-  runs=$((runs + 1))
+  await_load
+}
+
+await_load() {
   until_true load_is_under_way || die "the load does not start: $(tail -n 3 "$history"/dc?.log)"
 }
 
@@ -280,8 +284,13 @@ stop_load() {
   loads=()
 }
 
-begin() {
+# What the judge expects. If it is said twice, the later one counts.
+expect() {
   plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"${does[$scenario]}\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find],\"disturbs\":$disturbs"
+}
+
+begin() {
+  expect
   until_true bootstrap || die "not all masters answer: $(cat "$history/bootstrap.log")"
   run_load
   rest 2
@@ -291,6 +300,7 @@ begin() {
 # and a client's back-off may be behind that of the client that asks here.
 recover() {
   until_true votes 5
+  plan '"voting"'
   rest 4
 }
 
@@ -299,7 +309,14 @@ look() {
     die "the look at the end failed: $(cat "$history/look.log")"
 }
 
+# Succeeds when this many sections have ended.
+sections_ended() {
+  (($(cat "$history"/dc?.*.jsonl | grep -c '"ended"') >= $1))
+}
+
+# On a slow machine it takes longer until enough sections have ended. If they never do, the judge says so.
 finish() {
+  until_true sections_ended "$at_least" || true
   stop_load
   look
 }
@@ -313,7 +330,7 @@ needs_one_way() {
 play() {
   local started=$SECONDS
   scenario=$1 history=$dir/history/$1
-  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed='' names=8 runs=0
+  gap=null lease=2000 section=20ms tasks=8 at_least=100 must_see='' may_break='' must_find='' disturbs=null locks=() load=() loads=() strays=() not_run='' killed='' names=8 processes=0
   mkdir -p "$history"
   printf '%-32s' "$scenario" >&2
   "$scenario"
@@ -329,6 +346,7 @@ play() {
 
 check_names() {
   local name
+  [[ -z $(printf '%s\n' "$@" | sort | uniq --repeated) ]] || die "a scenario is named twice: its two histories would be one"
   for name in "$@"; do
     [[ -n ${does[$name]:-} ]] || die "no scenario $name; $me list names them"
   done

@@ -114,14 +114,11 @@ start_nodes() {
 # At times runc cannot freeze processes that are busy, and says that its caller should try again (opencontainers/runc
 # 2791 and 4388).
 freeze() {
-  local try
-  for try in 1 2 3 4 5; do
-    if d pause "$1" >/dev/null; then
-      return
-    fi
-    sleep 0.2
-  done
-  return 1
+  until_true is_frozen "$1"
+}
+
+is_frozen() {
+  d pause "$1" >/dev/null || [[ $(d inspect --format '{{.State.Paused}}' "$1") == true ]]
 }
 
 # They are stopped, and their sockets still accept what is sent.

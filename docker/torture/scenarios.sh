@@ -149,10 +149,14 @@ does[pause-three]="stop three masters, end the clients meanwhile, go on and look
 pause-three() {
   # Requests to the stopped masters that were rolled back still wait in the masters' sockets. The clients end before the
   # masters go on, so no gap is measured. New clients find a healthy fleet.
-  gap=$((1000 + timeout + poll + machine))
   begin
+  local began
+  began=$(at)
   stops="*" pause_nodes 2 3 5
   rest 1
+  # The machine may take longer than the rest to get here.
+  gap=$((($(at) - began) / 1000000 + timeout + poll + machine))
+  expect
   stop_load
   resume_nodes 2 3 5
   # The servers execute what waits in their sockets. A lock that is left behind stays for a ttl, four times as long.
@@ -334,6 +338,7 @@ client-killed() {
   rest 3
   start_dc 1
   run_load_in 1
+  await_load
   recover
   finish
 }
@@ -393,6 +398,8 @@ head-killed() {
     rest 2
     start_dc 1
     run_load_in 1
+    # A kill must hit clients that wait in line.
+    await_load
     rest 2
   done
   recover
@@ -543,7 +550,8 @@ restart-all-without-quarantine() {
 
 does[pause-three-without-rollback]="the same, taking back only what was granted: locks are left"
 pause-three-without-rollback() {
-  gap=null must_find='"leftover"' load=(--without-rule release-everywhere)
+  # The look must come before the locks that are left behind expire.
+  gap=null must_find='"leftover"' load=(--without-rule release-everywhere) lease=8000
   begin
   stops="*" pause_nodes 2 3 5
   rest 1

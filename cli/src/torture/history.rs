@@ -111,6 +111,8 @@ pub(super) enum Event {
     Healed {
         what: String,
     },
+    /// All masters vote again after the last fault, as one client saw it.
+    Voting,
     /// A process is told to end. From now on its tasks ask for nothing new.
     Stopping,
 
@@ -451,6 +453,7 @@ mod tests {
                     ..Locks::default()
                 },
             },
+            Event::Voting,
             Event::Stopping,
             Event::Fault {
                 what: "node1 killed".into(),

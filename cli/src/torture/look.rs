@@ -3,6 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use quorate::{FencingToken, Holder, NodeInspection, Quorum};
+use tokio::time::{self, Instant};
 
 use super::{
     history::{Event, Locks, Recorder, Side, clock, record_of},
@@ -13,6 +14,11 @@ use crate::{
     failure::{Failure, UNAVAILABLE},
     survey,
 };
+
+/// How long a node that does not answer is asked again: it or the way to it may stand still for a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The rest before it is asked again.
+const REST: Duration = Duration::from_millis(100);
 
 /// Adds a file to the history.
 pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<(), Failure> {
@@ -65,20 +71,40 @@ async fn left(
     recorder: &Recorder,
     failed: &impl Fn(io::Error) -> Failure,
 ) -> Result<Vec<(String, Option<String>)>, Failure> {
-    let mut silent: Vec<(String, Option<String>)> = quorum
-        .nodes()
+    let nodes = quorum.nodes();
+    let mut silent: Vec<(String, Option<String>)> = nodes
         .iter()
         .map(|node| (node.node.to_string(), None))
         .collect();
+    let end = Instant::now() + PATIENCE;
     for index in 0..u64::from(names.count) {
-        let seen = quorum.inspect(super::name(index)).await?;
-        for (node, (_, silent)) in seen.nodes.iter().zip(&mut silent) {
-            if let Some(why) = &node.silence {
-                silent.get_or_insert_with(|| why.to_string());
+        let mut answered = vec![false; nodes.len()];
+        loop {
+            let seen = quorum.inspect(super::name(index)).await?;
+            for (node, answered) in seen.nodes.iter().zip(&mut answered) {
+                if *answered || node.silence.is_some() {
+                    continue;
+                }
+                *answered = true;
+                for left in left_there(&seen.name, node) {
+                    recorder.write(left).map_err(failed)?;
+                }
             }
-            for left in left_there(&seen.name, node) {
-                recorder.write(left).map_err(&failed)?;
+            if answered.iter().all(|answered| *answered) {
+                break;
             }
+            if Instant::now() >= end {
+                for ((node, answered), (_, silent)) in
+                    seen.nodes.iter().zip(answered).zip(&mut silent)
+                {
+                    let why = node.silence.as_ref().filter(|_| !answered);
+                    if let Some(why) = why {
+                        silent.get_or_insert_with(|| why.to_string());
+                    }
+                }
+                break;
+            }
+            time::sleep(REST).await;
         }
     }
     Ok(silent)

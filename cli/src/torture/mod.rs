@@ -27,6 +27,7 @@ use std::{
 };
 
 use quorate::Builder;
+use tokio::time::{self, Instant};
 
 use self::{
     judge::{Summary, judge},
@@ -139,8 +140,17 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
         survey::reach(args, quorum).await;
         let ttl = ttl(args, load);
         let wishes = Wishes::new(quorum, load, 0, ttl, ttl);
-        // This finds bad settings, and a fleet without a majority.
-        if let Some(lease) = wishes.next().try_take().await? {
+        // This finds bad settings, and a fleet without a majority. A majority that stands still for a moment is waited for.
+        let end = Instant::now() + args.fleet.connect_timeout();
+        let lease = loop {
+            match wishes.next().try_take().await {
+                Err(quorate::Error::NoQuorum(_)) if Instant::now() < end => {
+                    time::sleep(Duration::from_millis(100)).await;
+                }
+                taken => break taken?,
+            }
+        };
+        if let Some(lease) = lease {
             lease.release().await?;
         }
         Ok(())

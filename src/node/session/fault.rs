@@ -57,6 +57,7 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
         "can't run this command",
         "can't access",
         "No permissions",
+        "no permissions",
         "NOPERM",
     ];
     // The words of Dragonfly and Kvrocks, and of Alibaba's and Redis' own clusters.

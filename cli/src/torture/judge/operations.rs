@@ -87,6 +87,8 @@ pub(super) struct History {
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Change>,
     pub(super) healed: Vec<Change>,
+    /// When all masters voted again.
+    pub(super) voting: Vec<u64>,
     /// When all processes were told to end, by something other than a process of the load.
     pub(super) stopping: Vec<u64>,
     /// The number of nodes that were looked at, successfully or not.
@@ -216,6 +218,7 @@ impl History {
                     what,
                     stops: None,
                 }),
+                Event::Voting => self.voting.push(at),
                 Event::Stopping => stopping.push(at),
                 Event::Alive => {}
                 Event::Looked { node, silent } => {

@@ -11,6 +11,10 @@ use crate::torture::history::{Kind, Scenario, Side};
 /// The time in which requests that were under way when the fault came may still succeed.
 const IN_FLIGHT: u64 = 1_000_000_000;
 
+/// The time in which each client has noticed that a master votes: handshakes come every second, attempts every 500 ms
+/// at least, and a slow machine needs as long again.
+const NOTICED: u64 = 3_000_000_000;
+
 /// The rest between two operations of one task. See the load.
 const REST: u64 = 500_000_000;
 /// Without a scenario, every name must have been granted within this time before the end of the load.
@@ -149,15 +153,7 @@ fn not_after(
     if grants.iter().any(|(_, grant)| grant.at > change.at) {
         return None;
     }
-    // A set of names has no place in a queue, so it is not promised a grant by the end of the run. An operation that
-    // began before the fault may give up while no majority votes. So the name counts once an operation that began after
-    // the fault has waited for it alone.
-    let later = history.ops.iter().filter(|op| op.invoked > change.at);
-    let alone = later.filter(|op| op.is_for(name));
-    let wishes = alone.filter_map(|op| wish(history, op));
-    let waits = wishes.flat_map(|wish| free(&[taken], wish));
-    let longest = waits.map(|(from, until)| until - from).max();
-    if history.locks.several && longest.unwrap_or(0) < IN_FLIGHT {
+    if history.locks.several && !was_due(history, name, change, taken) {
         return None;
     }
     let last = grants.last().map(|(op, _)| history.tell(op));
@@ -167,6 +163,20 @@ fn not_after(
         history.time(change.at),
         last.as_deref().unwrap_or("none")
     )))
+}
+
+/// Whether a name of sets must have been granted after the last fault. A set has no place in a queue, so it is not
+/// promised a grant by the end of the run. So the name counts only if an operation waited for it alone once the masters
+/// voted.
+fn was_due(history: &History, name: &str, change: &Change, taken: &[Taken]) -> bool {
+    let Some(voting) = history.voting.iter().find(|at| **at > change.at) else {
+        return false;
+    };
+    let wishes = history.ops.iter().filter(|op| op.is_for(name));
+    let wishes = wishes.filter_map(|op| wish(history, op));
+    let mut waits =
+        wishes.flat_map(|(from, until)| free(&[taken], (from.max(*voting), until.max(*voting))));
+    waits.any(|(from, until)| until - from >= NOTICED)
 }
 
 fn finding(text: String) -> Finding {
