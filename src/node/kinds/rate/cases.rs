@@ -192,12 +192,12 @@ async fn other_settings_are_counted_separately(trial: &mut Trial<'_>) {
 }
 
 async fn units_are_free_after_their_interval(trial: &mut Trial<'_>) {
-    let meter = meter("a", &[(3, Duration::from_millis(100))]);
+    let meter = meter("a", &[(3, secs(1))]);
     spent(trial, &meter, 3).await;
     let (_, wait) = full(trial, &meter, 1).await;
     let wait = wait.unwrap_or_default();
-    // A is 104 ms, a bucket is 5 ms, and the units could be used for 20 ms.
-    assert!(wait <= Duration::from_millis(104 + 5 + 20), "{wait:?}");
+    // A is 1,014 ms, a bucket is 39 ms, and the units could be used for 20 ms.
+    assert!(wait <= Duration::from_millis(1_014 + 39 + 20), "{wait:?}");
     sleep(wait + Duration::from_millis(1)).await;
     assert_eq!(spent(trial, &meter, 3).await.0, 0);
 }

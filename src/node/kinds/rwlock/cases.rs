@@ -252,3 +252,10 @@ fn text(owner: u128) -> String {
 async fn nap() {
     tokio::time::sleep(millis(60)).await;
 }
+
+/// A life that ends within a case, and that outlasts the requests before its end on a busy machine.
+const BRIEF: Duration = Duration::from_millis(600);
+
+async fn outlast_brief() {
+    tokio::time::sleep(BRIEF + millis(50)).await;
+}

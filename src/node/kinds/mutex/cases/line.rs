@@ -363,7 +363,7 @@ pub(super) async fn a_queue_is_forgotten_after_four_lives(trial: &mut Trial<'_>)
     let short = (
         2,
         Place {
-            life: millis(200),
+            life: millis(400),
             ..place(1, 50)
         },
     );
@@ -371,9 +371,9 @@ pub(super) async fn a_queue_is_forgotten_after_four_lives(trial: &mut Trial<'_>)
     // A waiter with a longer life keeps the queue, for the others too.
     stand(trial, "b", &[(3, place(1, 60))]).await;
     say(trial, join("b", &short)).await;
-    sleep(millis(300)).await;
+    sleep(millis(500)).await;
     assert_eq!(line(trial, "a").await, owners(&[2]), "nobody has looked");
-    sleep(millis(700)).await;
+    sleep(millis(1_300)).await;
     assert_eq!(line(trial, "a").await, owners(&[]));
     assert_eq!(line(trial, "b").await, owners(&[2, 3]));
     say(trial, free("b", 1)).await;

@@ -85,12 +85,12 @@ pub(super) async fn an_intent_keeps_new_readers_out(trial: &mut Trial<'_>) {
     say(trial, release_of(2, Some(21))).await;
     // An intent whose life is over is not.
     let short = Waiter {
-        life: millis(40),
+        life: BRIEF,
         ..wait(22)
     };
     refused(trial, write("a", 2, secs(15), P, Some(short))).await;
     refused(trial, reads(5)).await;
-    nap().await;
+    outlast_brief().await;
     granted(trial, reads(5)).await;
 }
 
@@ -111,13 +111,13 @@ pub(super) async fn the_window_admits_readers_after_a_writer_leaves(trial: &mut 
     }
     refused(trial, writes(2)).await; // it is not over yet
     // A window ends after its time, and the intent counts again.
-    let short = release_with("b", 1, None, millis(40));
+    let short = release_with("b", 1, None, BRIEF);
     granted(trial, write("b", 1, secs(15), P, None)).await;
     refused(trial, write("b", 2, secs(15), P, Some(wait(20)))).await;
     refused(trial, read("b", 3, secs(15), P, Some(wait(30)))).await;
     say(trial, short).await;
     granted(trial, read("b", 3, secs(15), P, None)).await;
-    nap().await;
+    outlast_brief().await;
     refused(trial, read("b", 4, secs(15), P, None)).await;
 }
 

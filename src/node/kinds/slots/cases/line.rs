@@ -106,7 +106,7 @@ pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
         1,
         Seat {
             channel: "".into(),
-            life: millis(200),
+            life: millis(1_000),
             ..seat(50)
         },
     );
@@ -121,7 +121,7 @@ pub(super) async fn a_try_does_not_overtake(trial: &mut Trial<'_>) {
     }
     assert_eq!(in_line(trial).await, owners(&[1]));
     // A dead waiter does not block it.
-    sleep(millis(250)).await;
+    sleep(millis(1_050)).await;
     assert_eq!(mine(trial, pick(&once(2), 3, 0)).await, Some((0, P + 1)));
     assert_eq!(in_line(trial).await, owners(&[]));
     // Nor does a waiter that nobody hears. One that is heard is told what is free.

@@ -145,14 +145,14 @@ pub(super) async fn a_move_takes_the_wanted_slot_in_place_of_the_old(trial: &mut
 }
 
 pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
-    let short = |owner, want| with_ttl(pick(&once(owner), 3, want), millis(60));
+    let short = |owner, want| with_ttl(pick(&once(owner), 3, want), millis(600));
     for owner in 1..=3 {
         ask(trial, short(owner, owner as u32 - 1)).await;
     }
     let answer = ask(trial, wait(&once(4), 3)).await;
     // The ttl, rounded up.
-    assert!(answer.next_free.unwrap() <= millis(60 + 1));
-    sleep(millis(100)).await;
+    assert!(answer.next_free.unwrap() <= millis(600 + 1));
+    sleep(millis(650)).await;
     assert_eq!(say(trial, raise(1, 0, P)).await, Answer::Lost);
     assert_eq!(say(trial, extend(1, 0, secs(9))).await, Answer::Lost);
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
@@ -163,23 +163,24 @@ pub(super) async fn a_slot_ends_with_its_ttl(trial: &mut Trial<'_>) {
 }
 
 pub(super) async fn an_unused_semaphore_is_forgotten(trial: &mut Trial<'_>) {
-    let brief = |command: Request| with_ttl(command, millis(100));
-    trial.restart_with(millis(100)).await;
+    let ttl = millis(300);
+    let brief = |command: Request| with_ttl(command, ttl);
+    trial.restart_with(ttl).await;
     // A holder keeps the state alive, and so does a waiter.
     mine(trial, brief(pick(&once(1), 1, 0))).await;
-    for _ in 0..9 {
-        sleep(millis(60)).await;
+    for _ in 0..27 {
+        sleep(ttl / 6).await;
         let extended = say(trial, brief(extend(1, 0, secs(1)))).await;
         assert_eq!(extended, Answer::Extended);
     }
     let other = say(trial, brief(pick(&once(2), 2, 0))).await;
     assert_eq!(other, Answer::Conflict(slots(1)));
-    for _ in 0..6 {
-        sleep(millis(100)).await;
+    for _ in 0..5 {
+        sleep(ttl).await;
         ask(trial, brief(wait(&(3, seat(50)), 1))).await;
     }
     assert_eq!(in_line(trial).await, owners(&[3]));
-    sleep(millis(450)).await;
+    sleep(ttl * 4 + millis(50)).await;
     assert_eq!(inspected(trial).await, PoolInspection::default());
     let taken = mine(trial, pick(&once(2), 2, 0)).await;
     assert_eq!(taken.map(|(slot, _)| slot), Some(0));

@@ -39,10 +39,10 @@ pub(super) async fn an_extension_needs_all_of_them(trial: &mut Trial<'_>) {
         assert_eq!(extended, Answer::Extended);
         are_held(trial, &[("a", Some(left)), ("b", Some(left))]).await;
     }
-    let short = Duration::from_millis(20);
+    let short = Duration::from_millis(600);
     say(trial, acquire(&["c", "d"], 1, short, 5)).await;
     one::say(trial, one::extend("c", 1, secs(20))).await;
-    sleep(short * 2).await;
+    sleep(short + Duration::from_millis(50)).await;
     let extended = say(trial, extend(&["c", "d"], 1, secs(20))).await;
     assert_eq!(extended, Answer::Lost);
     are_held(trial, &[("c", Some(20)), ("d", None)]).await;
