@@ -80,7 +80,7 @@ fn fleet(kind: Kind) -> Fleet {
 async fn connect(fleet: &Fleet) -> Quorum {
     let quorum = Quorum::builder()
         .nodes(fleet.urls())
-        .node_timeout(ms(300))
+        .node_timeout(ms(2_000))
         .connect()
         .await
         .unwrap();
@@ -176,14 +176,16 @@ async fn a_lease_outlives_the_time_in_which_all_masters_are_full() {
     for kind in Kind::ALL {
         let fleet = fleet(kind);
         let quorum = connect(&fleet).await;
-        let held = quorum.mutex("held").ttl(ms(900)).lock().await.unwrap();
+        let held = quorum.mutex("held").ttl(ms(3_000)).lock().await.unwrap();
         fleet.iter().for_each(|server| Cause::Oom.set(server, true));
         wait_until("all refuse writes", || refusing(&quorum, "OOM") == 3).await;
-        sleep(ms(3_000)).await;
+        sleep(ms(4_500)).await;
         assert_eq!(refusing(&quorum, "OOM"), 3, "{kind:?}");
         assert!(held.is_valid(), "{kind:?}: it is renewed");
         held.release().await.unwrap();
-        assert_eq!(fleet.leftover_locks("quorate"), [""; 0], "{kind:?}");
+        // A majority confirms the release. The third server may delete the lock a little later.
+        let left = fleet.leftover_locks_after(ms(1_500), "quorate");
+        assert_eq!(left, [""; 0], "{kind:?}");
     }
 }
 
