@@ -116,6 +116,17 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("our own child");
     }
 
+    /// Waits until it has a handler for this signal. Before that a signal would just kill it.
+    #[track_caller]
+    pub fn until_caught(&self, signal: Signal) {
+        let end = Instant::now() + PATIENCE;
+        let status = format!("/proc/{}/status", self.child.id());
+        while !has_signal(&status, "SigCgt:", signal) {
+            assert!(Instant::now() < end, "it does not catch {signal:?}");
+            std::thread::sleep(ms(5));
+        }
+    }
+
     /// The next line that it prints, or `None` when it has ended.
     pub fn line(&mut self) -> Option<String> {
         let mut line = String::new();
@@ -202,10 +213,15 @@ pub fn leftovers(fleet: &Fleet) -> Vec<String> {
 /// Returns true if this process ignores a signal, as a job that a script put in the background may. Its children ignore
 /// it too then.
 pub fn ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    has_signal("/proc/self/status", "SigIgn:", signal)
+}
+
+/// Returns true if a signal is in one of the masks of a process, whose `status` file this is.
+fn has_signal(status: &str, mask: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(status).unwrap();
     let mask = status
         .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .find_map(|line| line.strip_prefix(mask))
         .unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
 }

@@ -97,12 +97,18 @@ impl Field {
     /// would hit nobody. One of them may have to wait for the other for a long time.
     #[track_caller]
     fn under_way(&self) {
+        self.under_way_in(Path::new(&self.history()));
+    }
+
+    /// The same for a history in this directory.
+    #[track_caller]
+    fn under_way_in(&self, history: &Path) {
         let deadline = Instant::now() + HANG;
         let asks = |file: fs::DirEntry| {
             fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\"invoked\""))
         };
         let asking = || {
-            let files = fs::read_dir(self.history()).into_iter().flatten();
+            let files = fs::read_dir(history).into_iter().flatten();
             files
                 .flatten()
                 .filter_map(|f| asks(f).then_some(()))
@@ -468,7 +474,21 @@ fn an_interrupted_run_is_judged_and_leaves_nothing() {
             .spawn()
             .unwrap(),
     ));
-    sleep(ms(1_500));
+    // Its history is in a temporary directory of its own.
+    let deadline = Instant::now() + HANG;
+    let history = loop {
+        let mut files = fs::read_dir(field.dir.path()).unwrap().flatten();
+        if let Some(dir) = files.find(|dir| {
+            dir.file_name()
+                .as_encoded_bytes()
+                .starts_with(b"quorate-torture-")
+        }) {
+            break dir.path();
+        }
+        assert!(Instant::now() < deadline, "the load does not begin");
+        sleep(ms(20));
+    };
+    field.under_way_in(&history);
     load.signal(Signal::INT);
     let output = load.done();
     assert_eq!(output.status.code(), Some(0), "{output:#?}");

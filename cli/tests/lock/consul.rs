@@ -146,12 +146,12 @@ fn a_refused_lock_names_the_holder_and_its_session() {
 fn a_lock_excludes_consul_lock_of_the_same_key() {
     let agent = Agent::start();
     let wire = Wire::new();
-    let theirs = consul_lock(
-        &wire,
-        &agent,
-        &["jobs/a"],
-        "echo theirs >&9; sleep 1; echo gone >&9",
+    let go = wire.dir.path().join("go");
+    let script = format!(
+        "echo theirs >&9; while [ ! -e '{}' ]; do sleep 0.02; done; sleep 1; echo gone >&9",
+        go.display()
     );
+    let theirs = consul_lock(&wire, &agent, &["jobs/a"], &script);
     // The waiter has not opened it yet.
     let _open = std::fs::File::options()
         .write(true)
@@ -161,6 +161,7 @@ fn a_lock_excludes_consul_lock_of_the_same_key() {
     run(&agent, "lock jobs/a --no-wait", &["true"])
         .is(75)
         .says("\"jobs/a\" is held by \"Consul lock for ");
+    std::fs::write(&go, "").unwrap();
     let ours = on(
         &wire,
         &agent,

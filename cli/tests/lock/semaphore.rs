@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use crate::command::{self, PATIENCE, Running, STAY, Wire, fleet, ignored, ms, quorate, run};
+use crate::support::Stalls;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -183,7 +184,7 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
-    let pool = ["pool", "--limit", "1", "--ttl", "1s"];
+    let pool = ["pool", "--limit", "1", "--ttl", "6s"];
     let holder = wire.semaphore(&urls, &pool, STAY);
     wire.expect("up");
     holder.signal(Signal::KILL);
@@ -191,7 +192,7 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
     let (dead, line) = wire.next();
     assert_eq!(line, None, "the command is dead");
     // Half of the ttl.
-    assert!(dead - killed < ms(1000 / 2), "{:?}", dead - killed);
+    assert!(dead - killed < ms(6000 / 2), "{:?}", dead - killed);
     run(
         &urls,
         &[
@@ -212,22 +213,23 @@ fn the_command_dies_with_quorate_and_its_slot_is_free_after_the_ttl() {
         "--limit",
         "1",
         "--wait",
-        "10s",
+        "15s",
         "--",
         "echo",
         "ran",
     ];
     run(&urls, &next).is(0).prints("ran");
-    // A ttl of 1 s from the last renewal, which was at most a third of it earlier.
-    assert!(killed.elapsed() > ms(500), "{:?}", killed.elapsed());
+    // A ttl of 6 s from the last renewal, which was at most a third of it earlier.
+    assert!(killed.elapsed() > ms(6000 / 2), "{:?}", killed.elapsed());
 }
 
 #[test]
 fn without_a_majority_the_command_is_dead_before_its_slot_expires() {
     let fleet = fleet(3);
-    let ttl = ms(6000);
+    let ttl = ms(8000);
+    let machine = Stalls::watch();
     let wire = Wire::new();
-    let words = ["pool", "--limit", "2", "--ttl", "6s", "--json"];
+    let words = ["pool", "--limit", "2", "--ttl", "8s", "--json"];
     // The script does not obey SIGTERM.
     let script = "trap 'echo term >&9' TERM; echo up >&9; while :; do sleep 0.02; done";
     let running = wire.semaphore(&fleet.urls(), &words, script);
@@ -240,7 +242,8 @@ fn without_a_majority_the_command_is_dead_before_its_slot_expires() {
     let (dead, line) = wire.next();
     assert_eq!(line, None, "the command is dead");
     let end = up + ttl - (ttl / 100 + ms(2));
-    assert!(dead < end, "{:?} too late", dead - end);
+    let late = dead.saturating_duration_since(end);
+    assert!(late <= machine.longest(), "{late:?} too late");
     assert!(told > end - ttl / 10, "{:?} too early", end - told);
     fleet[0].sigcont();
     fleet[1].sigcont();
@@ -291,7 +294,7 @@ fn a_slot_is_evicted_and_no_other() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let wire = Wire::new();
-    let pool = ["pool", "--limit", "2", "--ttl", "2s"];
+    let pool = ["pool", "--limit", "2", "--ttl", "8s"];
     let script = "trap 'echo over $QUORATE_SLOT >&9; exit 0' TERM; echo $QUORATE_SLOT >&9; while :; do sleep 0.02; done";
     let mut holders = Vec::new();
     for _ in 0..2 {

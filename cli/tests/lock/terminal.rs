@@ -430,7 +430,7 @@ fn after_a_kill_the_terminal_is_as_it_was() {
     // This is not read by the shell at the prompt, which has its own modes.
     terminal.write(
         "job",
-        "quorate lock d --ttl 500ms -- sh raw; echo \"status <$?>\"; stty -a > modes; echo o''ver",
+        "quorate lock d --ttl 5s -- sh raw; echo \"status <$?>\"; stty -a > modes; echo o''ver",
     );
     let mut before = None;
     for (kill, status) in [("evict", 79), ("KILL", 137)] {

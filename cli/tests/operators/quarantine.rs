@@ -343,7 +343,7 @@ fn a_signal_ends_bootstrap_at_once() {
             let told = Instant::now();
             let done = waiting.done().is(code).says("it can be run again");
             // The bound is the time that a process takes to end on a busy machine. The quarantine lasts for 35 s.
-            assert!(told.elapsed() < ms(2000), "{:?}", told.elapsed());
+            assert!(told.elapsed() < ms(10_000), "{:?}", told.elapsed());
             assert_eq!(done.out, "");
             assert!(all_witnessed(&fleet).iter().all(|w| *w < 10_000));
         }
@@ -522,6 +522,7 @@ fn nodes_wait_returns_once_enough_servers_vote() {
 
     clients.fleet[0].kill9();
     let waiting = clients.start(&["nodes", "--wait", "all"]);
+    waiting.until_caught(Signal::TERM);
     std::thread::sleep(ms(300));
     waiting.signal(Signal::TERM);
     waiting.done().is(143).says("waiting for the servers");
