@@ -1,27 +1,35 @@
 //! Holding over time: renewal, extension, loss in time, and release (protocol §3, client steps 4, 7 and 8; api:
 //! `Lease`). The tests run on a mutex, and on a semaphore of one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use crate::exclusive::Exclusive;
-use crate::support::{Fleet, Kind, Proxy, Server};
+use crate::support::{Fleet, HANG, Kind, Proxy, Server, Stalls};
 use quorate::{Builder, Error, Lease, LossReason, Quorum, Renewal, Vote};
 use tokio::time::{sleep, timeout};
 
 const MAX_TTL: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(100);
-/// The limit for things that happen at once, on a busy machine too.
+/// The limit for things that happen at once. [`at_once`] adds what a busy machine needs.
 const AT_ONCE: Duration = Duration::from_millis(400);
 const NODE_TIMEOUT: Duration = Duration::from_millis(400);
 const PREFIX: &str = "quorate";
+/// Watches this process from its first client on.
+static MACHINE: LazyLock<Stalls> = LazyLock::new(Stalls::watch);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// The limit for things that happen at once, on this machine. They need a processor a few times.
+fn at_once() -> Duration {
+    AT_ONCE + MACHINE.longest() * 4
+}
+
 fn builder() -> Builder {
+    LazyLock::force(&MACHINE);
     Quorum::builder()
         .fleet("tests") // some reach the masters through proxies
         .max_ttl(MAX_TTL)
@@ -53,13 +61,30 @@ async fn lost(lease: &Lease) -> (Duration, LossReason) {
     (start.elapsed(), reason)
 }
 
-/// Checks that it took the whole time and not much longer. `least` is a little less than the whole time, because the
-/// measurement begins when the request has already been answered.
+/// Checks that it took the whole time and not much longer.
 fn assert_took(took: Duration, least: Duration, most: Duration) {
     assert!(
         took >= least && took <= most,
         "{took:?} is not between {least:?} and {most:?}"
     );
+}
+
+/// The same for a time that began somewhere between a request and its answer. `least` counts from before the request,
+/// and is 2 ms shorter because servers count in whole milliseconds. `most` counts from the answer.
+fn assert_over(asked: Instant, answered: Instant, least: Duration, most: Duration) {
+    let (at_most, at_least) = (asked.elapsed(), answered.elapsed());
+    assert!(
+        at_most >= least - ms(2) && at_least <= most,
+        "between {at_least:?} and {at_most:?}, not between {least:?} and {most:?}"
+    );
+}
+
+/// Awaits something that ends within `time`, or at once after it.
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> T {
+    let start = Instant::now();
+    let output = timeout(HANG, future).await.expect("it ends");
+    assert_took(start.elapsed(), Duration::ZERO, time + at_once());
+    output
 }
 
 /// For promises about a few tens of ms. A failure shows nothing if this process or a server got no processor for longer
@@ -80,7 +105,8 @@ async fn calmly(test: impl AsyncFn(&mut Calm) -> Result<(), String>) {
             .take()
             .map_or(Duration::ZERO, |l| l.join().unwrap());
         failures.push(format!("{why} (longest stall {gap:?})"));
-        if gap < ms(40) {
+        // The closest of these promises allows 20 ms.
+        if gap < ms(20) {
             break;
         }
     }
@@ -151,22 +177,21 @@ async fn renewal_keeps_a_short_lease_for_seconds<E: Exclusive>() {
         calmly(async |calm| {
             let (fleet, ours, other) = two_clients(3, kind).await;
             calm.listen_to(&fleet[2]);
-            let lease = E::of(&ours, "a").ttl(ms(300)).lock().await.unwrap();
+            let lease = E::of(&ours, "a").ttl(ms(1_000)).lock().await.unwrap();
             let start = Instant::now();
-            while start.elapsed() < ms(2_500) {
+            while start.elapsed() < ms(3_500) {
+                assert!(lease.validity() <= ms(1_000));
+                let taken = E::of(&other, "a").try_lock().await;
+                // It was valid during the attempt if it still is.
                 if !lease.is_valid() {
                     return Err(format!("{kind:?}: lost after {:?}", start.elapsed()));
                 }
-                assert!(lease.validity() <= ms(300));
-                assert!(
-                    !matches!(E::of(&other, "a").try_lock().await, Ok(Some(_))),
-                    "{kind:?}"
-                );
+                assert!(!matches!(taken, Ok(Some(_))), "{kind:?}");
                 sleep(ms(20)).await;
             }
-            assert!(lease.held_for() >= ms(2_500));
+            assert!(lease.held_for() >= ms(3_500));
             lease.release().await.map_err(|error| error.to_string())?;
-            let next = E::of(&other, "a").wait_timeout(AT_ONCE).lock().await;
+            let next = within(Duration::ZERO, E::of(&other, "a").lock()).await;
             drop(next.map_err(|error| format!("{kind:?}: free at once, but {error}"))?);
             assert_eq!(fleet.leftover_locks_after(AT_ONCE, PREFIX), [""; 0]);
             Ok(())
@@ -177,17 +202,24 @@ async fn renewal_keeps_a_short_lease_for_seconds<E: Exclusive>() {
 
 async fn renewal_off_ends_with_the_first_ttl_unless_extended<E: Exclusive>() {
     let (_fleet, ours, other) = two_clients(3, Kind::Valkey).await;
-    let mutex = E::of(&ours, "a").ttl(ms(600)).renewal(Renewal::off());
-    // The drift is 8 ms, and the loss is announced 30 ms before the end.
-    let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
+    let mutex = E::of(&ours, "a").renewal(Renewal::off());
+    let asked = Instant::now();
+    let lease = mutex.clone().ttl(ms(600)).lock().await.unwrap();
+    let granted = Instant::now();
+    let (_, reason) = lost(&lease).await;
     assert_eq!(reason, LossReason::Expired);
-    assert_took(took, ms(500), ms(600 - 8 - 30) + AT_ONCE);
+    // The drift is 8 ms, and the loss is announced 30 ms before the end.
+    let whole = ms(600 - 8 - 30);
+    assert_over(asked, granted, whole, whole + at_once());
 
-    let lease = mutex.lock().await.unwrap();
+    let lease = mutex.ttl(MAX_TTL).lock().await.unwrap();
     for _ in 0..4 {
-        sleep(ms(250)).await;
+        sleep(ms(550)).await;
+        let asked = Instant::now();
         lease.extend().await.unwrap();
-        assert!(lease.validity() > ms(592) - AT_ONCE);
+        let left = lease.validity();
+        // The drift is 22 ms.
+        assert!(left + asked.elapsed() >= MAX_TTL - ms(22), "{left:?}");
     }
     assert!(E::of(&other, "a").try_lock().await.unwrap().is_none());
     let (_, reason) = lost(&lease).await;
@@ -201,50 +233,60 @@ async fn renewal_off_ends_with_the_first_ttl_unless_extended<E: Exclusive>() {
 
 async fn max_hold_bounds_a_healthy_lease<E: Exclusive>() {
     let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
+    let most = ms(3_500);
     let mutex = E::of(&ours, "a")
-        .ttl(ms(600))
-        .renewal(Renewal::auto().max_hold(ms(1_500)));
+        .ttl(MAX_TTL)
+        .renewal(Renewal::auto().max_hold(most));
+    let asked = Instant::now();
     let lease = mutex.lock().await.unwrap();
-    let start = Instant::now();
+    let granted = Instant::now();
     while lease.is_valid() {
-        assert!(
-            lease.validity() + lease.held_for() <= ms(1_501),
-            "never beyond max_hold"
-        );
+        // In this order the time between the two readings cannot add to the sum.
+        let held = lease.held_for();
+        assert!(held + lease.validity() <= most + ms(1), "beyond max_hold");
         sleep(ms(10)).await;
         // Only a hang takes twice `max_hold`.
-        assert!(start.elapsed() < ms(2 * 1_500));
+        assert!(granted.elapsed() < most * 2);
     }
-    // `max_hold`, without its notice, its drift and the time before the measurement.
-    assert_took(start.elapsed(), ms(1_300), ms(1_500) + AT_ONCE);
+    // The loss is announced a twentieth of the ttl before the end.
+    assert_over(asked, granted, most - MAX_TTL / 20, most + at_once());
     assert_eq!(lease.lost().await, LossReason::MaxHold);
 }
 
 async fn max_renewals_counts_renewals<E: Exclusive>() {
     let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
     let mutex = E::of(&ours, "a")
-        .ttl(ms(900))
+        .ttl(MAX_TTL)
         .renewal(Renewal::auto().max_renewals(2));
-    // It is renewed at about 300 and 600 ms, so it is good until about 1,500 ms.
-    let (took, reason) = lost(&mutex.lock().await.unwrap()).await;
+    let asked = Instant::now();
+    let lease = mutex.lock().await.unwrap();
+    let granted = Instant::now();
+    let (_, reason) = lost(&lease).await;
     assert_eq!(reason, LossReason::Expired);
-    assert_took(took, ms(1_200), ms(1_500) + AT_ONCE);
+    // It is renewed twice, each time after a third of the ttl, less a random time of up to a twentieth of the ttl and a
+    // step of a 600th. Then it is good for the ttl, less the drift of 22 ms and the notice.
+    let last = MAX_TTL - ms(22) - MAX_TTL / 20;
+    let least = (MAX_TTL / 3 - MAX_TTL / 20 - MAX_TTL / 600) * 2 + last;
+    assert_over(asked, granted, least, MAX_TTL / 3 * 2 + last + at_once());
 }
 
 async fn a_lease_is_lost_when_its_heartbeats_stop<E: Exclusive>() {
     let (_fleet, ours, _) = two_clients(3, Kind::Redis).await;
     let mutex = E::of(&ours, "a")
         .ttl(MAX_TTL)
-        .renewal(Renewal::auto().heartbeat(ms(500)));
+        .renewal(Renewal::auto().heartbeat(ms(1_500)));
     let lease = mutex.lock().await.unwrap();
-    for _ in 0..12 {
-        sleep(ms(100)).await;
+    let mut before = Instant::now();
+    for _ in 0..10 {
+        sleep(ms(200)).await;
+        before = Instant::now();
         lease.beat();
     }
+    let beaten = Instant::now();
     assert!(lease.is_valid(), "beaten often enough");
-    let (took, reason) = lost(&lease).await;
+    let (_, reason) = lost(&lease).await;
     assert_eq!(reason, LossReason::NoHeartbeat);
-    assert_took(took, ms(450), ms(500) + AT_ONCE);
+    assert_over(before, beaten, ms(1_500), ms(1_500) + at_once());
     lease.beat();
     assert!(!lease.is_valid(), "a late beat revives nothing");
 }
@@ -293,11 +335,12 @@ async fn an_extension_that_fails_changes_nothing<E: Exclusive>() {
     let start = Instant::now();
     let failed = lease.extend().await;
     assert!(matches!(failed, Err(Error::NoQuorum(_))), "{failed:?}");
-    assert_took(start.elapsed(), Duration::ZERO, NODE_TIMEOUT + AT_ONCE);
+    assert_took(start.elapsed(), Duration::ZERO, NODE_TIMEOUT + at_once());
     assert!(lease.is_valid(), "the old validity stands");
-    // 5 ms may pass between the two readings of the clock.
+    // In this order the time between the two readings cannot add to the sum.
+    let passed = start.elapsed();
     assert!(
-        lease.validity() <= before - start.elapsed() + ms(5),
+        lease.validity() + passed <= before + ms(1),
         "and is no longer"
     );
     fleet[0].sigcont();
@@ -311,30 +354,30 @@ async fn an_extension_that_fails_changes_nothing<E: Exclusive>() {
     assert!(lease.validity() > before);
 }
 
-/// A third of 600 ms has passed when the renewal is sent, and a silent node is given up 500 ms later. There is a second
-/// attempt all the same.
+/// A third of 1,800 ms has passed when the renewal is sent, and a silent node is given up 1,500 ms later. There is a
+/// second attempt all the same.
 async fn a_lease_shorter_than_the_node_timeout_survives_a_lost_answer<E: Exclusive>() {
     calmly(async |calm| {
         let fleet = Fleet::start(3, Kind::Redis);
         calm.listen_to(&fleet[0]);
         let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
         let ours = builder()
-            .node_timeout(ms(500))
+            .node_timeout(ms(1_500))
             .nodes(proxies.iter().map(Proxy::url))
             .connect()
             .await
             .unwrap();
         ours.bootstrap().await.unwrap();
-        let lease = E::of(&ours, "a").ttl(ms(600)).lock().await.unwrap();
+        let lease = E::of(&ours, "a").ttl(ms(1_800)).lock().await.unwrap();
         let start = Instant::now();
         proxies[1].hold_replies(true);
         proxies[2].blackhole(true);
-        sleep(ms(230)).await;
+        sleep(ms(690)).await;
         // The renewal has been sent, and its answer from the second node is lost for good.
         proxies[1].cut();
         sleep(ms(10)).await;
         proxies[1].heal();
-        while start.elapsed() < ms(900) {
+        while start.elapsed() < ms(2_700) {
             if !lease.is_valid() {
                 return Err(format!("lost after {:?}", start.elapsed()));
             }
@@ -370,10 +413,7 @@ async fn an_extension_that_completes_late_revives_nothing<E: Exclusive>() {
     let extension = tokio::spawn(lease.extend());
     lost(&lease).await;
     proxies.iter().for_each(Proxy::heal);
-    let extended = timeout(NODE_TIMEOUT + AT_ONCE, extension)
-        .await
-        .unwrap()
-        .unwrap();
+    let extended = within(NODE_TIMEOUT, extension).await.unwrap();
     assert!(
         matches!(extended, Err(Error::Lost(_) | Error::NoQuorum(_))),
         "{extended:?}"
@@ -446,7 +486,7 @@ async fn a_majority_stops<E: Exclusive>(kind: Kind, calm: &mut Calm) -> Result<(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evicted_holder_is_told_at_its_next_renewal() {
     let (_fleet, ours, other) = two_clients(5, Kind::Redis).await;
-    let lease = ours.mutex("a").ttl(ms(1_800)).lock().await.unwrap();
+    let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
     assert!(other.evict("a").await.unwrap(), "somebody held it");
     assert!(!other.evict("a").await.unwrap(), "nobody does any more");
     let next = other
@@ -459,7 +499,7 @@ async fn an_evicted_holder_is_told_at_its_next_renewal() {
     let (took, reason) = lost(&lease).await;
     assert_eq!(reason, LossReason::Evicted);
     // The lease is renewed after a third of the ttl.
-    assert_took(took, Duration::ZERO, ms(1_800 / 3) + AT_ONCE);
+    assert_took(took, Duration::ZERO, MAX_TTL / 3 + at_once());
     drop(lease);
     sleep(ms(50)).await;
     assert!(
@@ -469,15 +509,15 @@ async fn an_evicted_holder_is_told_at_its_next_renewal() {
 
     let off = ours
         .mutex("b")
-        .ttl(ms(1_000))
+        .ttl(MAX_TTL)
         .renewal(Renewal::off())
         .lock()
         .await
         .unwrap();
     other.evict("b").await.unwrap();
-    // The wait is half of the ttl, so the lease does not expire.
+    // The wait is a quarter of the ttl, so the lease does not expire.
     assert!(
-        timeout(ms(1_000 / 2), off.lost()).await.is_err(),
+        timeout(MAX_TTL / 4, off.lost()).await.is_err(),
         "nobody has told it"
     );
     let extended = off.extend().await;
@@ -494,29 +534,34 @@ async fn a_lock_delay_keeps_others_out_until_the_lost_lease_is_dropped<E: Exclus
         .ttl(ms(500))
         .lock_delay(delay)
         .renewal(Renewal::off());
+    let whole = ms(500) + delay;
+    let asked = Instant::now();
     let lease = mutex.lock().await.unwrap();
     assert!(
         lease.validity() <= ms(500),
         "its holder does not count on the delay"
     );
-    let kept = E::kept(&fleet[0], "a");
-    assert!(kept > ms(1_600), "{kept:?}");
+    // A minority may not have granted it yet.
+    let kept = fleet.iter().map(|server| E::kept(server, "a")).max();
+    let kept = kept.unwrap();
+    assert!(kept + asked.elapsed() >= whole - ms(2), "{kept:?}");
     lost(&lease).await;
-    sleep(ms(300)).await;
+    // The loss was announced 32 ms before the ttl ends on the servers.
+    sleep(ms(100)).await;
     assert!(
         E::of(&other, "a").try_lock().await.unwrap().is_none(),
         "the delay keeps it"
     );
     drop(lease);
-    let next = E::of(&other, "a").wait_timeout(AT_ONCE).lock().await;
+    let next = within(Duration::ZERO, E::of(&other, "a").lock()).await;
     next.expect("a drop frees at once").release().await.unwrap();
 
+    let asked = Instant::now();
     let lease = mutex.lock().await.unwrap();
-    let start = Instant::now();
+    let granted = Instant::now();
     lease.abandon();
     let next = E::of(&other, "a").lock().await.unwrap();
-    let kept = ms(500) + delay;
-    assert_took(start.elapsed(), kept - ms(100), kept + AT_ONCE);
+    assert_over(asked, granted, whole, whole + at_once());
     next.release().await.unwrap();
 
     mutex.lock().await.unwrap().release().await.unwrap();
@@ -528,16 +573,18 @@ async fn a_lock_delay_keeps_others_out_until_the_lost_lease_is_dropped<E: Exclus
 
 async fn an_abandoned_lease_is_left_to_its_ttl<E: Exclusive>() {
     let (_fleet, ours, other) = two_clients(3, Kind::Redis).await;
-    let ttl = ms(900);
+    let ttl = MAX_TTL;
+    let asked = Instant::now();
     let lease = E::of(&ours, "a").ttl(ttl).lock().await.unwrap();
+    let granted = Instant::now();
     let watch = lease.watch();
     lease.abandon();
     assert_eq!(watch.lost().await, LossReason::Released);
-    let start = Instant::now();
-    sleep(ms(600)).await;
+    sleep(ttl / 4).await;
     assert!(E::of(&other, "a").try_lock().await.unwrap().is_none());
-    drop(E::of(&other, "a").lock().await.unwrap());
-    assert_took(start.elapsed(), ttl - ms(100), ttl + AT_ONCE);
+    let next = E::of(&other, "a").lock().await.unwrap();
+    assert_over(asked, granted, ttl, ttl + at_once());
+    drop(next);
 }
 
 // ---- guard and watch -----------------------------------------------------------------------
@@ -552,7 +599,7 @@ impl Drop for Dropped {
 
 async fn a_guard_drops_the_work_when_the_lease_is_lost<E: Exclusive>() {
     let (fleet, ours, other) = two_clients(3, Kind::Redis).await;
-    let lease = E::of(&ours, "a").ttl(ms(900)).lock().await.unwrap();
+    let lease = E::of(&ours, "a").ttl(MAX_TTL).lock().await.unwrap();
     assert_eq!(lease.guard(async { 7 }).await.unwrap(), 7);
 
     let dropped = Arc::new(AtomicBool::new(false));
@@ -563,10 +610,7 @@ async fn a_guard_drops_the_work_when_the_lease_is_lost<E: Exclusive>() {
         drop(work);
     });
     // The lease is renewed after a third of the ttl.
-    let lost = timeout(ms(900 / 3) + AT_ONCE, guarded)
-        .await
-        .unwrap()
-        .unwrap_err();
+    let lost = within(MAX_TTL / 3, guarded).await.unwrap_err();
     assert_eq!(lost.reason, LossReason::Evicted);
     assert!(dropped.load(SeqCst));
     assert!(
@@ -574,10 +618,10 @@ async fn a_guard_drops_the_work_when_the_lease_is_lost<E: Exclusive>() {
         "nothing begins on a lost lease"
     );
 
-    let ttl = ms(300);
+    let ttl = ms(1_000);
     let run = E::of(&ours, "b").ttl(ttl).renewal(Renewal::off());
     let run = run.run(|_| sleep(Duration::from_secs(60)));
-    let run = timeout(ttl + AT_ONCE, run).await.unwrap();
+    let run = within(ttl, run).await;
     assert!(
         matches!(run, Err(Error::Lost(l)) if l.reason == LossReason::Expired),
         "{run:?}"
@@ -618,11 +662,11 @@ async fn the_guard_of_a_watch_ends_with_the_lease_and_does_not_keep_it<E: Exclus
 async fn a_guard_looks_at_the_clock_on_every_poll<E: Exclusive>() {
     let fleet = Fleet::start(1, Kind::Redis);
     let quorum = connect(&fleet).await;
-    let lease = E::of(&quorum, "a").ttl(ms(200)).lock().await.unwrap();
+    let lease = E::of(&quorum, "a").ttl(ms(1_000)).lock().await.unwrap();
     let polls = AtomicUsize::new(0);
     let busy = std::future::poll_fn::<(), _>(|cx| {
         polls.fetch_add(1, SeqCst);
-        std::thread::sleep(ms(250));
+        std::thread::sleep(ms(1_050));
         cx.waker().wake_by_ref();
         std::task::Poll::Pending
     });
@@ -642,17 +686,12 @@ async fn watches_see_the_lease_and_do_not_keep_it<E: Exclusive>() {
     assert!(one.validity() > Duration::ZERO);
     let waiting = tokio::spawn(async move { two.lost().await });
     drop(lease);
-    assert_eq!(
-        timeout(AT_ONCE, waiting).await.unwrap().unwrap(),
-        LossReason::Released
-    );
+    let told = within(Duration::ZERO, waiting).await.unwrap();
+    assert_eq!(told, LossReason::Released);
     assert_eq!(one.lost().await, LossReason::Released);
     assert!(!one.is_valid());
-    let next = E::of(&other, "a")
-        .wait_timeout(AT_ONCE)
-        .lock()
-        .await
-        .unwrap();
+    let next = within(Duration::ZERO, E::of(&other, "a").lock()).await;
+    let next = next.unwrap();
     assert!(
         next.token() > one.token(),
         "one watch lives, and the lock is free"
@@ -670,7 +709,7 @@ async fn a_wait_that_runs_out_names_the_holder_and_the_remaining_time<E: Exclusi
         .lock()
         .await
         .unwrap_err();
-    assert_took(start.elapsed(), wait, wait + AT_ONCE);
+    assert_took(start.elapsed(), wait, wait + at_once());
     let Error::Held(report) = &error else {
         panic!("{error}")
     };
@@ -701,7 +740,15 @@ async fn a_wait_that_runs_out_names_the_holder_and_the_remaining_time<E: Exclusi
 
 async fn contention_with_a_dead_minority_is_reported_as_held<E: Exclusive>() {
     for kind in Kind::ALL {
-        let (fleet, ours, other) = two_clients(5, kind).await;
+        let fleet = Fleet::start(5, kind);
+        // All that are left must answer in time. A dead node is noticed by its connection.
+        let client = async || {
+            let builder = builder().node_timeout(Duration::from_secs(5));
+            let quorum = builder.nodes(fleet.urls()).connect().await.unwrap();
+            quorum.bootstrap_forced().await.unwrap();
+            quorum
+        };
+        let (ours, other) = (client().await, client().await);
         let lease = E::of(&other, "a").lock().await.unwrap();
         fleet[0].kill9();
         fleet[1].kill9();
@@ -709,7 +756,7 @@ async fn contention_with_a_dead_minority_is_reported_as_held<E: Exclusive>() {
             let tried = E::of(&ours, "a").try_lock().await;
             assert!(matches!(tried, Ok(None)), "{kind:?}: {tried:?}");
         }
-        let waited = E::of(&ours, "a").wait_timeout(ms(100)).lock().await;
+        let waited = E::of(&ours, "a").wait_timeout(ms(1_000)).lock().await;
         assert!(
             matches!(waited, Err(Error::Held(_))),
             "{kind:?}: {waited:?}"
@@ -731,11 +778,9 @@ async fn lock_waits_out_a_quarantine<E: Exclusive>() {
         let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
         let tried = E::of(&quorum, "a").try_lock().await.unwrap_err();
         assert!(matches!(tried, Error::Quarantined(_)), "{kind:?}: {tried}");
-        assert!(
-            tried
-                .retry_after()
-                .is_some_and(|left| left > ms(1_500) && left <= quarantine)
-        );
+        let left = tried.retry_after().unwrap();
+        assert!(left <= quarantine, "{left:?}");
+        assert!(left + start.elapsed() >= quarantine - ms(2), "{left:?}");
         assert!(tried.to_string().contains("bootstrap"), "{tried}");
         let short = E::of(&quorum, "a").wait_timeout(ms(200)).lock().await;
         assert!(
@@ -748,7 +793,8 @@ async fn lock_waits_out_a_quarantine<E: Exclusive>() {
 
         let lease = E::of(&quorum, "a").lock().await.unwrap();
         // A waiter checks every 500 ms while the nodes are in quarantine.
-        assert_took(start.elapsed(), quarantine, quarantine + ms(500) + AT_ONCE);
+        let most = quarantine + ms(500) + at_once();
+        assert_took(start.elapsed(), quarantine, most);
         assert!(lease.is_valid());
     }
 }
@@ -770,8 +816,8 @@ async fn shutdown_names_what_is_held_and_closes_waiters<E: Exclusive>() {
     sleep(ms(50)).await;
     let start = Instant::now();
     assert_eq!(quorum.clone().shutdown().await, ["held"]);
-    assert_took(start.elapsed(), shutdown - ms(10), shutdown + AT_ONCE);
-    let waited = timeout(AT_ONCE, waiter).await.unwrap().unwrap();
+    assert_took(start.elapsed(), shutdown - ms(10), shutdown + at_once());
+    let waited = within(Duration::ZERO, waiter).await.unwrap();
     assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
     for _ in 0..2 {
         assert!(matches!(
@@ -788,20 +834,20 @@ async fn shutdown_names_what_is_held_and_closes_waiters<E: Exclusive>() {
         E::of(&ours, "held").try_lock().await.unwrap().is_none(),
         "left to its ttl"
     );
-    let next = timeout(MAX_TTL + AT_ONCE, E::of(&ours, "held").lock()).await;
-    assert!(next.expect("and not renewed").is_ok());
+    let next = within(MAX_TTL, E::of(&ours, "held").lock()).await;
+    drop(next.expect("and not renewed"));
     drop((held, theirs));
 
     // The lease is dropped in time. Nothing is held, and the release is confirmed when shutdown returns.
     let lease = E::of(&ours, "c").lock().await.unwrap();
     let held_for = ms(100);
+    let start = Instant::now();
     let dropper = tokio::spawn(async move {
         sleep(held_for).await;
         drop(lease);
     });
-    let start = Instant::now();
     assert_eq!(ours.shutdown().await, [""; 0]);
-    assert_took(start.elapsed(), held_for - ms(10), held_for + AT_ONCE);
+    assert_took(start.elapsed(), held_for, held_for + at_once());
     assert!(E::of(&other, "c").try_lock().await.unwrap().is_some());
     dropper.await.unwrap();
 }
