@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::exclusive::Exclusive;
-use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions};
+use crate::support::{Fleet, Kind, Proxy, Server, ServerOptions, Stalls};
 use quorate::{Builder, Error, NodeState, Quorum, Renewal, Silence, Vote};
 use tokio::time::sleep;
 
 const MAX_TTL: Duration = Duration::from_secs(2);
 const NODE_TIMEOUT: Duration = Duration::from_millis(300);
-/// The limit for things that happen at once, on a busy machine too.
+/// The node timeout where all that are left must answer. It is longer than a busy machine keeps a server waiting.
+const TIMEOUT: Duration = Duration::from_millis(1_500);
+/// The limit for things that happen at once.
 const AT_ONCE: Duration = Duration::from_millis(400);
 /// The limit for things that need a reconnect, or a quarantine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,8 +33,9 @@ fn builder() -> Builder {
         .node_timeout(NODE_TIMEOUT)
 }
 
-async fn connect(fleet: &Fleet) -> Quorum {
-    let quorum = builder().nodes(fleet.urls()).connect().await.unwrap();
+async fn connect(fleet: &Fleet, node_timeout: Duration) -> Quorum {
+    let builder = builder().node_timeout(node_timeout);
+    let quorum = builder.nodes(fleet.urls()).connect().await.unwrap();
     quorum.bootstrap_forced().await.unwrap();
     quorum
 }
@@ -56,7 +59,8 @@ async fn all_vote(quorum: &Quorum) {
 }
 
 fn left_behind(fleet: &Fleet) -> Vec<String> {
-    fleet.leftover_locks_after(AT_ONCE, PREFIX)
+    // Half of a ttl, so nothing has expired.
+    fleet.leftover_locks_after(MAX_TTL / 2, PREFIX)
 }
 
 on_both! {
@@ -93,28 +97,38 @@ async fn measure(mutex: &impl Exclusive, times: usize) -> (Duration, Duration) {
 async fn a_stopped_minority_slows_nobody<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, TIMEOUT).await;
         let mutex = E::of(&quorum, "a");
         measure(&mutex, 50).await;
-        let (healthy, _) = measure(&mutex, 200).await;
-        for stopped in 0..2 {
-            fleet[stopped].sigstop();
-            // This covers the time in which it is not known yet that the node will not answer.
+        let (before, _) = measure(&mutex, 200).await;
+        // Before it is known that a node will not answer, with one and with two of them, and when it is known.
+        let mut medians = Vec::new();
+        for stopped in [Some(0), Some(1), None] {
+            match stopped {
+                Some(node) => fleet[node].sigstop(),
+                None => wait_until("the silence is known", || quorum.health().voting == 3).await,
+            }
             let (median, worst) = measure(&mutex, 200).await;
-            // On a busy machine two medians of the same work differ by this much. A wait for the stopped node takes 300
-            // ms.
             assert!(
-                median < healthy * 3 + ms(1),
-                "{kind:?}: {median:?} instead of {healthy:?}"
-            );
-            assert!(
-                worst < NODE_TIMEOUT,
+                worst < TIMEOUT,
                 "{kind:?}: somebody waited for it: {worst:?}"
             );
+            medians.push(median);
         }
         fleet[0].sigcont();
         fleet[1].sigcont();
         all_vote(&quorum).await;
+        // The machine may have become slower meanwhile.
+        let (after, _) = measure(&mutex, 200).await;
+        let healthy = before.max(after);
+        for median in medians {
+            // On a busy machine two medians of the same work differ by this much. A wait for a stopped node takes 1.5
+            // s.
+            assert!(
+                median < healthy * 3 + ms(1),
+                "{kind:?}: {median:?} instead of {healthy:?}"
+            );
+        }
         assert_eq!(left_behind(&fleet), [""; 0], "{kind:?}");
     }
 }
@@ -122,26 +136,28 @@ async fn a_stopped_minority_slows_nobody<E: Exclusive>() {
 async fn a_slow_minority_slows_nobody<E: Exclusive>() {
     let fleet = Fleet::start(5, Kind::Valkey);
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
+    // The delays are far longer than what a busy machine adds, and this timeout is far longer than the delays.
     let quorum = builder()
+        .node_timeout(Duration::from_secs(5))
         .nodes(proxies.iter().map(Proxy::url))
         .connect()
         .await
         .unwrap();
     quorum.bootstrap_forced().await.unwrap();
     let mutex = E::of(&quorum, "a");
-    proxies[0].delay(ms(50));
-    proxies[1].delay(ms(100));
+    proxies[0].delay(ms(300));
+    proxies[1].delay(ms(600));
     let (median, _) = measure(&mutex, 100).await;
-    // The faster of the two slow nodes answers after 100 ms.
+    // The faster of the two slow nodes answers after 600 ms.
     assert!(
-        median < ms(100 / 4),
+        median < ms(600 / 4),
         "it waits for the slow ones: {median:?}"
     );
     // The third fastest node decides.
-    proxies[2].delay(ms(20));
-    let (median, _) = measure(&mutex, 10).await;
-    // A round trip to the third node takes 40 ms, and one to the fourth 100 ms.
-    assert!(median >= ms(40) && median < ms(90), "{median:?}");
+    proxies[2].delay(ms(100));
+    let (median, _) = measure(&mutex, 7).await;
+    // A round trip to the third node takes 200 ms, and one to the fourth 600 ms.
+    assert!(median >= ms(200) && median < ms(540), "{median:?}");
     proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
     assert_eq!(left_behind(&fleet), [""; 0]);
 }
@@ -149,13 +165,14 @@ async fn a_slow_minority_slows_nobody<E: Exclusive>() {
 async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, NODE_TIMEOUT).await;
         let mut leases = Vec::new();
         for i in 0..20 {
             leases.push(E::of(&quorum, format!("held {i}")).lock().await.unwrap());
         }
-        fleet[..3].iter().for_each(Server::sigstop);
+        let machine = Stalls::watch();
         let start = Instant::now();
+        fleet[..3].iter().for_each(Server::sigstop);
         for lock in [E::of(&quorum, "a").lock(), E::of(&quorum, "b").lock()] {
             let error = lock.await.unwrap_err();
             assert!(matches!(error, Error::NoQuorum(_)), "{error}");
@@ -163,7 +180,7 @@ async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Ex
         let took = start.elapsed();
         assert!(took >= NODE_TIMEOUT - ms(20), "{took:?}");
         assert!(
-            took < NODE_TIMEOUT + AT_ONCE,
+            took < NODE_TIMEOUT + AT_ONCE + machine.longest() * 4,
             "once, not for each: {took:?}"
         );
         drop(leases);
@@ -171,7 +188,8 @@ async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Ex
         // This is longer than the time after which connections are dialled again.
         let memory = resident();
         let (start, mut attempts, mut slow) = (Instant::now(), 0, 0);
-        while start.elapsed() < ms(2_800) {
+        while start.elapsed() < ms(2_800) || attempts <= 2_000 {
+            assert!(start.elapsed() < PATIENCE, "{kind:?}: only {attempts}");
             let attempt = Instant::now();
             let error = E::of(&quorum, format!("name {attempts}"))
                 .try_lock()
@@ -182,7 +200,6 @@ async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Ex
             // The attempt did not wait for a node timeout. This bound is a sixth of one.
             slow += usize::from(attempt.elapsed() > NODE_TIMEOUT / 6);
         }
-        assert!(attempts > 2_000, "{kind:?}: at once? {attempts} in 2.8 s");
         assert!(
             slow < attempts / 100,
             "{kind:?}: {slow} of {attempts} took long"
@@ -202,21 +219,24 @@ async fn a_stopped_majority_fails_within_the_node_timeout_and_then_at_once<E: Ex
 
 /// A wait with an end ends on time, even if it is not known yet that the nodes will not answer.
 async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes<E: Exclusive>() {
-    const WAIT: Duration = ms(50);
+    // Nothing vanishes here because it expired.
+    let ttl = Duration::from_secs(60);
+    let machine = Stalls::watch();
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
         let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
         let urls = proxies.iter().map(Proxy::url);
         // This timeout is far longer than what a busy machine may add to the wait.
-        let quorum = builder().node_timeout(Duration::from_secs(5)).nodes(urls);
-        let quorum = quorum.connect().await.unwrap();
+        let builder = builder().max_ttl(ttl).node_timeout(2 * PATIENCE);
+        let quorum = builder.nodes(urls).connect().await.unwrap();
         quorum.bootstrap_forced().await.unwrap();
-        let held = E::of(&quorum, "held").lock().await.unwrap();
-        let waits = async |name: &str| {
+        let held = E::of(&quorum, "held").ttl(ttl).lock().await.unwrap();
+        let waits = async |name: &str, wait: Duration| {
             let start = Instant::now();
-            let error = E::of(&quorum, name).wait_timeout(WAIT).lock().await;
+            let error = E::of(&quorum, name).wait_timeout(wait).lock().await;
             let took = start.elapsed();
-            assert!((WAIT..WAIT + AT_ONCE).contains(&took), "{name}: {took:?}");
+            let most = wait + AT_ONCE + machine.longest() * 4;
+            assert!((wait..most).contains(&took), "{name}: {took:?}");
             error.unwrap_err()
         };
         let silent = |error: &Error| {
@@ -226,22 +246,28 @@ async fn a_wait_ends_on_time_before_stopped_and_before_slow_nodes<E: Exclusive>(
         };
 
         fleet[..2].iter().for_each(Server::sigstop);
-        let error = waits("a").await;
+        // The third node answers within this time.
+        let error = waits("a", ms(1_000)).await;
         assert!(matches!(error, Error::NoQuorum(_)), "{kind:?}: {error}");
         assert_eq!(silent(&error), 2, "{kind:?}: {error:?}");
         fleet[..2].iter().for_each(Server::sigcont);
 
         // Every node answers, but too late.
-        proxies.iter().for_each(|proxy| proxy.delay(ms(150)));
-        let error = waits("b").await;
+        proxies.iter().for_each(|proxy| proxy.delay(ms(500)));
+        let error = waits("b", ms(50)).await;
         assert!(matches!(error, Error::NoQuorum(_)), "{kind:?}: {error}");
         assert_eq!(silent(&error), 3, "{kind:?}: {error:?}");
         proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+        // This request is behind all that are late.
+        let behind = E::of(&quorum, "behind").lock().await.unwrap();
+        behind.release().await.unwrap();
 
         // The first attempt is refused, and then nobody answers the next attempt.
-        let other = E::of(&quorum, "held").wait_timeout(ms(500)).lock();
+        let other = E::of(&quorum, "held").wait_timeout(ms(1_500)).lock();
+        let line = E::line("held");
+        let waits = |server: &Server| server.scored(&line, 0).len() == 1;
         let (refused, ()) = tokio::join!(other, async {
-            sleep(ms(250)).await;
+            wait_until("it waits", || fleet.iter().all(waits)).await;
             fleet.iter().for_each(Server::sigstop);
         });
         let error = refused.unwrap_err();
@@ -264,10 +290,13 @@ fn resident() -> usize {
 /// Some gave up before they dialled again, some after that, and some were refused.
 async fn a_late_grant_is_taken_back<E: Exclusive>() {
     for kind in Kind::ALL {
-        let fleet = Fleet::start(3, kind);
+        let fleet = Fleet::start(5, kind);
         // With this ttl nothing vanishes here because it expired.
         let ttl = Duration::from_secs(60);
-        let builder = || builder().max_ttl(ttl).nodes(fleet.urls());
+        let builder = || {
+            let builder = builder().max_ttl(ttl).node_timeout(ms(500));
+            builder.nodes(fleet.urls())
+        };
         let other = builder().connect().await.unwrap();
         other.bootstrap_forced().await.unwrap();
         let mut clients = Vec::new();
@@ -318,11 +347,15 @@ async fn a_late_grant_is_taken_back<E: Exclusive>() {
 /// server ends the old connection first.
 async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
     for kind in Kind::ALL {
-        let fleet = Fleet::start(3, kind);
+        let fleet = Fleet::start(5, kind);
         let proxy = Proxy::start(&fleet[0]);
         let ttl = Duration::from_secs(60);
-        let urls = [proxy.url().to_owned(), fleet[1].url(), fleet[2].url()];
-        let builder = || builder().max_ttl(ttl).nodes(&urls);
+        let mut urls = fleet.urls();
+        urls[0] = proxy.url().to_owned();
+        let builder = || {
+            let builder = builder().max_ttl(ttl).node_timeout(ms(500));
+            builder.nodes(&urls)
+        };
         let mut clients = Vec::new();
         for _ in 0..5 {
             let client = builder().connect().await.unwrap();
@@ -330,8 +363,8 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
             all_vote(&client).await;
             clients.push(client);
         }
-        // Messages that are sent now arrive in 5 s. Later ones arrive at once.
-        let delay = Duration::from_secs(5);
+        // Messages that are sent now arrive in 7 s. Later ones arrive at once.
+        let delay = Duration::from_secs(7);
         proxy.delay(delay);
         let mut leases = Vec::new();
         for (i, client) in clients.iter().enumerate() {
@@ -343,7 +376,8 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
         let sent = Instant::now();
         sleep(ms(50)).await;
         proxy.delay(Duration::ZERO);
-        sleep(ms(500)).await;
+        // The node timeout ends, so that the node does not vote until it is dialled again.
+        sleep(ms(800)).await;
         for client in &clients {
             all_vote(client).await;
         }
@@ -367,7 +401,7 @@ async fn an_acquire_on_an_older_connection_is_killed_with_it<E: Exclusive>() {
 /// Without the permission to end connections everything works, and `nodes()` says what may be left behind.
 async fn a_server_that_permits_no_client_kill_is_noted<E: Exclusive>() {
     let user = "locker on >secret ~quorate:* &quorate:* +@all -client|kill";
-    let fleet = Fleet::start_with(3, ServerOptions::new(Kind::Redis).acl(user));
+    let fleet = Fleet::start_with(5, ServerOptions::new(Kind::Redis).acl(user));
     let urls = fleet
         .iter()
         .map(|server| server.url_with("locker", "secret"));
@@ -401,7 +435,7 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
     let quarantine = MAX_TTL + MAX_TTL / 100 + ms(100);
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, TIMEOUT).await;
         fleet[4].kill9();
         let start = Instant::now();
         fleet[4].start_again();
@@ -409,10 +443,12 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
         fleet[1].kill9();
         let quarantined = || matches!(quorum.nodes()[4].state, NodeState::Quarantined(_));
         wait_until("the restarted one is met", quarantined).await;
+        let met = Instant::now();
         let NodeState::Quarantined(left) = quorum.nodes()[4].state else {
             panic!()
         };
-        assert!(left <= quarantine && left > ms(1_000), "{left:?}");
+        assert!(left <= quarantine, "{left:?}");
+        assert!(left + start.elapsed() >= quarantine - ms(2), "{left:?}");
 
         // Two nodes vote, and this one would make the third vote.
         wait_until("the dead are known", || quorum.health().voting == 2).await;
@@ -425,11 +461,11 @@ async fn a_server_that_restarted_empty_does_not_vote_for_its_quarantine<E: Exclu
             .unwrap_or_else(|e| panic!("{kind:?}: {e}"));
         let waited = start.elapsed();
         assert!(waited >= quarantine, "{kind:?}: it voted after {waited:?}");
-        // The server must start and be met before its quarantine is counted, and a waiter checks every 500 ms. The rest
-        // is for a busy machine.
+        // A waiter checks every 500 ms. The rest is for a busy machine.
+        let met = met.elapsed();
         assert!(
-            waited < quarantine + ms(1_500),
-            "{kind:?}: it did not vote for {waited:?}"
+            met < quarantine + ms(1_500),
+            "{kind:?}: it did not vote for {met:?}"
         );
         lease.release().await.unwrap();
     }
@@ -443,7 +479,7 @@ async fn in_use<E: Exclusive>(
     is_refused: impl Fn(&Error) -> bool,
     happen: impl AsyncFn(usize),
 ) {
-    let kept = E::of(quorum, "kept").ttl(ms(1_500)).lock().await.unwrap();
+    let kept = E::of(quorum, "kept").ttl(MAX_TTL).lock().await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..4)
         .map(|i| {
@@ -467,6 +503,7 @@ async fn in_use<E: Exclusive>(
         sleep(ms(200)).await;
         assert!(kept.is_valid(), "round {round}");
     }
+    assert!(kept.held_for() > MAX_TTL, "it was renewed");
     over.store(true, SeqCst);
     let mut all = 0;
     for task in tasks {
@@ -483,7 +520,7 @@ async fn in_use<E: Exclusive>(
 async fn flushed_scripts_are_loaded_again<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, TIMEOUT).await;
         let flush = || {
             fleet
                 .iter()
@@ -516,7 +553,7 @@ async fn flushed_scripts_are_loaded_again<E: Exclusive>() {
 async fn a_killed_connection_of_a_minority_is_not_noticed<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, TIMEOUT).await;
         in_use::<E>(
             &quorum,
             |_| false,
@@ -533,7 +570,7 @@ async fn a_killed_connection_of_a_minority_is_not_noticed<E: Exclusive>() {
 async fn killed_connections_to_all_are_made_again<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
-        let quorum = connect(&fleet).await;
+        let quorum = connect(&fleet, TIMEOUT).await;
         in_use::<E>(&quorum, Error::is_retryable, async |_| {
             for server in fleet.iter() {
                 server.cmd(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -548,8 +585,8 @@ async fn killed_connections_to_all_are_made_again<E: Exclusive>() {
 async fn at_maxmemory_nothing_is_granted_and_everything_freed<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(3, kind);
-        let quorum = connect(&fleet).await;
-        let held = E::of(&quorum, "held").ttl(ms(900)).lock().await.unwrap();
+        let quorum = connect(&fleet, TIMEOUT).await;
+        let held = E::of(&quorum, "held").ttl(MAX_TTL).lock().await.unwrap();
         let evicted = E::of(&quorum, "evicted").lock().await.unwrap();
         let maxmemory =
             |server: &Server, bytes| drop(server.cmd(&["CONFIG", "SET", "maxmemory", bytes]));
@@ -563,14 +600,14 @@ async fn at_maxmemory_nothing_is_granted_and_everything_freed<E: Exclusive>() {
         fleet.iter().for_each(|server| maxmemory(server, "1"));
         for lock in [
             E::of(&quorum, "b").lock(),
-            E::of(&quorum, "c").wait_timeout(ms(300)).lock(),
+            E::of(&quorum, "c").wait_timeout(ms(1_000)).lock(),
         ] {
             let error = lock.await.unwrap_err();
             assert!(matches!(error, Error::NoQuorum(_)), "{error}");
             let text = error.to_string();
             assert!(text.contains("OOM") && text.contains("maxmemory"), "{text}");
         }
-        sleep(ms(1_500)).await;
+        sleep((MAX_TTL + ms(200)).saturating_sub(held.held_for())).await;
         assert!(held.is_valid(), "{kind:?}: it is renewed");
         held.extend().await.unwrap();
         held.release().await.unwrap();
