@@ -94,14 +94,24 @@ fn tickets<E: Exclusive>(server: &Server) -> Vec<String> {
     all.into_iter().skip(1).step_by(2).collect()
 }
 
-/// The longest S that a registered waiter named to any node. It is 20 round trips as the waiter estimated them, if that
-/// is more than [`TERM`]: the first estimate is three times the first answer, which may be slow on a busy machine.
-fn longest_term<E: Exclusive>(fleet: &Fleet) -> Duration {
+/// Every S that a registered waiter named to any node.
+fn terms<E: Exclusive>(fleet: &Fleet) -> impl Iterator<Item = Duration> {
     let of = |server| {
         let waiters = line::<E>(server).into_iter();
         waiters.filter_map(move |waiter| E::term(server, NAME, &waiter))
     };
-    let term = fleet.iter().flat_map(of).max().expect("somebody waits");
+    fleet.iter().flat_map(of)
+}
+
+/// The shortest of them.
+fn shortest_term<E: Exclusive>(fleet: &Fleet) -> Duration {
+    terms::<E>(fleet).min().expect("somebody waits")
+}
+
+/// The longest of them. It is 20 round trips as the waiter estimated them, if that
+/// is more than [`TERM`]: the first estimate is three times the first answer, which may be slow on a busy machine.
+fn longest_term<E: Exclusive>(fleet: &Fleet) -> Duration {
+    let term = terms::<E>(fleet).max().expect("somebody waits");
     assert!(
         term < 20 * TERM,
         "it follows the round trip, not the ttl: {term:?}"
@@ -167,12 +177,22 @@ impl Served {
         lock: impl Future<Output = Result<Lease, Error>> + Send + 'static,
         hold: Duration,
     ) -> JoinHandle<()> {
+        self.hold_during(index, lock, async move { sleep(hold).await })
+    }
+
+    /// The same. The lock is held while `work` runs.
+    fn hold_during(
+        &self,
+        index: usize,
+        lock: impl Future<Output = Result<Lease, Error>> + Send + 'static,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
         let served = self.clone();
         tokio::spawn(async move {
             let lease = lock.await.unwrap_or_else(|e| panic!("{index}: {e}"));
             let from = Instant::now();
             assert!(!served.is_held.swap(true, SeqCst), "two hold it: {index}");
-            sleep(hold).await;
+            work.await;
             assert!(lease.is_valid(), "{index}");
             let token = lease.token().as_u64();
             let until = Instant::now();

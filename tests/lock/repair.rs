@@ -138,6 +138,8 @@ async fn a_lock_deleted_on_one_master_is_repaired<E: Exclusive>() {
     let fleet = Fleet::start(3, Kind::Redis);
     let ours = connect(&fleet).await;
     let lease = E::of(&ours, "a").ttl(MAX_TTL).lock().await.unwrap();
+    // A majority is enough for the lease, so any one grant may come later.
+    until("the first grant", || holder::<E>(&fleet[0]).is_some()).await;
     let entry = holder::<E>(&fleet[0]);
     until("the grant of all", || holder::<E>(&fleet[2]) == entry).await;
     E::forget(&fleet[0], "a");
@@ -156,8 +158,9 @@ async fn a_lock_marked_as_evicted_is_not_repaired_until_the_mark_ends() {
         let ours = connect(&fleet).await;
         let lease = ours.mutex("a").ttl(MAX_TTL).lock().await.unwrap();
         // An EVICT that has reached only this master leaves the same, except for the expiry.
-        fleet[0].cmd(&["SET", EVICTED, "", "PX", "1500"]);
+        fleet[0].cmd(&["SET", EVICTED, "", "PX", "6000"]);
         fleet[0].cmd(&["DEL", LOCK]);
+        // The lease is renewed meanwhile, and most of the mark's time is left.
         sleep(ms(1000)).await;
         assert_eq!(
             holder::<Mutex>(&fleet[0]),

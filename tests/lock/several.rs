@@ -86,7 +86,7 @@ async fn a_queued_waiter_for_one_of_the_names_comes_first() {
     drop(soon(again).await.unwrap().unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_set_is_renewed_extended_lost_and_evicted_as_a_whole() {
     let quorum = Quorum::in_memory(3);
     let both = quorum.mutex_all(["a", "b"]).ttl(ms(300));

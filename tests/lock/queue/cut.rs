@@ -212,7 +212,9 @@ async fn thousands_of_cut_off_waiters_register_again_at_once<E: Exclusive>() {
     let waiters: Vec<_> = (0..WAITERS)
         .map(|_| tokio::spawn(E::of(&far, NAME).lock()))
         .collect();
+    let start = Instant::now();
     registered::<E>(&fleet, WAITERS).await;
+    let first = start.elapsed();
     sleep(ms(500)).await;
     let before: Vec<_> = fleet.iter().map(tickets::<E>).collect();
     let asked: Vec<u64> = fleet.iter().map(|server| calls(server, "hset")).collect();
@@ -234,8 +236,9 @@ async fn thousands_of_cut_off_waiters_register_again_at_once<E: Exclusive>() {
     })
     .await;
     let took = start.elapsed();
-    // A hand-over to a waiter that is not back yet would cost a term.
-    assert!(took < TERM + MACHINE, "{took:?}");
+    // A hand-over to a waiter that is not back yet would cost a term. A busy machine takes as long as for the first time.
+    let most = TERM.max(first) + MACHINE;
+    assert!(took < most, "{took:?}, at first {first:?}");
     println!("{WAITERS} registered again in {took:?}");
     for waiter in &waiters {
         assert!(!waiter.is_finished());

@@ -13,7 +13,8 @@ async fn a_wait_ends_on_time_and_leaves_the_queue<E: Exclusive>() {
     let fleet = Fleet::mixed(3);
     let client = connect(builder(fleet.urls())).await;
     let held = E::of(&client, NAME).lock().await.unwrap();
-    let wait = ms(400);
+    // They are all registered within this time.
+    let wait = ms(3_000);
     let waiters: Vec<_> = (0..20)
         .map(|_| {
             let lock = E::of(&client, NAME).wait_timeout(wait).lock();
