@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Fleet, HANG, Kind, Proxy, Server, again};
+use crate::support::{Fleet, HANG, Kind, Proxy, Server, Stalls, again};
 use futures::future::{FutureExt as _, join_all};
 use quorate::{Builder, Error, NodeState, Quorum};
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,8 +28,9 @@ const EACH: usize = 32;
 const LONG_STOPS: usize = 4;
 /// The time for which a lock that was handed over is good until it is confirmed: a second, less drift and notice.
 const FIRST_TERM: Duration = Duration::from_millis(1_000 - 12 - 50);
-/// After a shutdown the servers only have to read what was sent to them, on a busy machine too.
-const SOON: Duration = ms(500);
+/// After a shutdown the servers only have to read what was sent to them, on a busy machine too. A lease that was not
+/// released lasts longer, because it is renewed while two thirds of its 10 s are left.
+const SOON: Duration = ms(5_000);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -321,7 +322,9 @@ impl Control {
 /// The node answers, but ever later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_throttled_node_costs_no_memory_and_no_time() {
-    let fleet = Fleet::start(3, Kind::Redis);
+    // A majority and one more keep up, so a short stall of one of them costs nothing.
+    let fleet = Fleet::start(5, Kind::Redis);
+    let machine = Stalls::watch();
     let proxies: Vec<Proxy> = fleet.iter().map(Proxy::start).collect();
     let urls = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     let quorum = connect(builder(), urls).await;
@@ -349,8 +352,9 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         let ((done, p99), (others, of_others)) = (load.p99(), control.load.p99());
         throttled += done;
         beside += others;
-        // Three times the cost of the machine, and 50 ms for noise. A second is too long on any machine.
-        let bound = of_others.max(well) * 3 + ms(50);
+        // Three times the cost of the machine, its longest stall, and 50 ms for noise. A second is too long on any
+        // machine.
+        let bound = of_others.max(well) * 3 + machine.longest() + ms(50);
         if second > 1 && p99 >= bound.min(ms(1_000)) {
             late.push(format!(
                 "{second}: p99 {p99:?}, of the control {of_others:?}"
@@ -393,7 +397,7 @@ async fn a_throttled_node_costs_no_memory_and_no_time() {
         sleep(ms(10)).await;
     }
     // The throttled node still reads what was sent to it. This is far below the ttl of 10 s.
-    assert_eq!(fleet.leftover_locks_after(ms(2_000), "quorate"), [""; 0]);
+    assert_eq!(fleet.leftover_locks_after(SOON, "quorate"), [""; 0]);
 }
 
 /// Asks for this many locks while the servers stand still, after `happen`. Returns the time until all are granted.
