@@ -18,9 +18,8 @@ use tempfile::TempDir;
 use super::keeper;
 use super::port::Port;
 
-/// The time that a server may take to answer, to stop or to catch up with its master. This is far more than it needs,
-/// so a wait of this length is a hang.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time that a server may take to answer, to stop or to catch up with its master. This is far more than it needs.
+const PATIENCE: Duration = super::HANG;
 
 /// A server, running or stopped by a test. Dropping it kills the process and deletes its files.
 ///
@@ -113,7 +112,7 @@ impl Server {
 
 // Requests.
 impl Server {
-    /// A fresh connection as the default user. It gives up when the server is silent for 5 s (SIGSTOP), so that no test
+    /// A fresh connection as the default user. It gives up when the server is silent for 20 s (SIGSTOP), so that no test
     /// hangs.
     pub fn conn(&self) -> redis::Connection {
         self.try_conn()
