@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Fleet, HANG, Kind};
+use crate::support::{Fleet, HANG, Kind, Stalls};
 use futures::future::join_all;
 use quorate::{Error, Quorum};
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
@@ -113,6 +113,7 @@ async fn thousands_that_wait_for_one_name_keep_no_other_waiting() {
     let fleet = Fleet::start(3, Kind::Redis);
     let quorum = quorum(&fleet).await;
     let held = quorum.mutex("held").lock().await.unwrap();
+    let machine = Stalls::watch();
     let mut waiters = wait_for(&quorum, "held", 20_000);
     let mut slowest = Duration::ZERO;
     for i in 0..50 {
@@ -123,17 +124,20 @@ async fn thousands_that_wait_for_one_name_keep_no_other_waiting() {
         sleep(Duration::from_millis(10)).await;
     }
     println!("the slowest lock and release: {slowest:?}");
-    // A lock and its release, each within a node timeout.
-    assert!(slowest < 2 * NODE_TIMEOUT, "{slowest:?}");
+    // A lock and its release, each within a node timeout, on a machine that may stall in each.
+    let most = (NODE_TIMEOUT + machine.longest()) * 2;
+    assert!(slowest < most, "{slowest:?}");
     assert!(held.is_valid());
     let start = Instant::now();
     waiters.abort_all();
     assert!(quorum.mutex("other").try_lock().await.unwrap().is_some());
-    println!("all cancelled within {:?}", start.elapsed());
+    let took = start.elapsed();
+    println!("all cancelled within {took:?}");
     // The same bound for a lock that comes after 20,000 cancelled waits.
-    assert!(start.elapsed() < 2 * NODE_TIMEOUT);
+    let most = (NODE_TIMEOUT + machine.longest()) * 2;
+    assert!(took < most, "{took:?}");
     drop(held);
-    let again = quorum.mutex("held").wait_timeout(Duration::from_secs(2));
+    let again = quorum.mutex("held").wait_timeout(HANG);
     drop(again.lock().await.unwrap());
     assert!(quorum.shutdown().await.is_empty());
     assert_eq!(fleet.leftover_locks("quorate"), [""; 0]);

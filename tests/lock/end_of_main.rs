@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::{self, Fleet, Kind, Server};
 use quorate::{Builder, Error, Lease, MemoryNode, Quorum, Renewal};
-use tokio::runtime::{self, Runtime};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::oneshot,
+};
 
 const PREFIX: &str = "quorate";
 const ROUNDS: u32 = 20;
@@ -151,10 +154,13 @@ fn leases_in_spawned_tasks_are_released() {
                         pending::<()>().await;
                     });
                 }
-                let section = quorum
-                    .mutex(format!("{what} {round} run"))
-                    .run(|_| pending::<()>());
+                let (begins, has_begun) = oneshot::channel();
+                let section = quorum.mutex(format!("{what} {round} run")).run(|_| async {
+                    begins.send(()).unwrap();
+                    pending::<()>().await;
+                });
                 tokio::spawn(section);
+                has_begun.await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             });
             all_is_free(&fleet, what);
