@@ -10,7 +10,7 @@
 //! | `tls` | throw-away certificates |
 //! | `again` | the test program started again, as a process of its own |
 //! | `interval` | the greatest number of instants in any interval |
-//! | `stalls` | the times for which this machine gave a process no processor |
+//! | `stalls` | the times for which this machine gave a process no processor, or a server gave no answer |
 //! | `keeper`, `port` | keep processes from outliving their test, and let tests run side by side |
 //!
 //! Beside this module, for `tests/main.rs` alone:
@@ -53,7 +53,7 @@ pub use interval::most_within;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use server::{Kind, Server, ServerOptions};
-pub use stalls::Stalls;
+pub use stalls::{Slowest, Stalls};
 
 /// A wait of this length is a hang. No promise is measured with it.
 pub const HANG: Duration = Duration::from_secs(20);
