@@ -1,4 +1,4 @@
-//! Read-write locks on in-process nodes.
+//! Read-write locks on in-process nodes. All of them run on tokio's paused clock, so a slow machine makes no wait longer.
 
 use std::{
     future::Future,
@@ -6,11 +6,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use quorate::{Error, Quorum, Renewal};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -21,7 +21,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(ms(5_000), future).await.expect("in time")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_readers_or_one_writer_hold_the_lock() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -40,7 +40,7 @@ async fn many_readers_or_one_writer_hold_the_lock() {
     quorum.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_read_write_lock_does_not_share_its_name_with_a_mutex() {
     let quorum = Quorum::in_memory(3);
     let _writer = quorum.rwlock("a").write().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_read_write_lock_does_not_share_its_name_with_a_mutex() {
     assert!(quorum.rwlock("b").try_write().await.unwrap().is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writers_token_grows_and_a_readers_is_an_epoch() {
     let quorum = Quorum::in_memory(5);
     let lock = quorum.rwlock("index");
@@ -71,7 +71,7 @@ async fn a_writers_token_grows_and_a_readers_is_an_epoch() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_reader_or_writer_is_woken_by_a_release() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -95,7 +95,7 @@ async fn a_waiting_reader_or_writer_is_woken_by_a_release() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writer_that_waits_keeps_new_readers_out_until_it_gives_up() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -109,7 +109,7 @@ async fn a_writer_that_waits_keeps_new_readers_out_until_it_gives_up() {
     drop(reader);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_try_keeps_nobody_out() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -118,7 +118,7 @@ async fn a_try_keeps_nobody_out() {
     assert!(lock.try_read().await.unwrap().is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_ends_on_time_and_reports_held() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index").wait_timeout(ms(150));
@@ -140,7 +140,7 @@ async fn a_wait_ends_on_time_and_reports_held() {
 }
 
 /// Readers come and go all the time, so there is always a reader.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -179,7 +179,7 @@ async fn a_writer_is_not_kept_waiting_by_readers_that_come_and_go() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readers_get_in_between_writers_that_follow_each_other() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -210,7 +210,7 @@ async fn readers_get_in_between_writers_that_follow_each_other() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writer_becomes_a_reader_and_nobody_writes_in_between() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -232,7 +232,7 @@ async fn a_writer_becomes_a_reader_and_nobody_writes_in_between() {
     assert!(next.token() > token);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_writer_that_had_waited_and_becomes_a_reader_keeps_no_reader_out() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -246,7 +246,7 @@ async fn a_writer_that_had_waited_and_becomes_a_reader_keeps_no_reader_out() {
     assert!(beside.is_some(), "nobody waits to write any more");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn leases_other_than_a_live_writers_cannot_be_downgraded() {
     let quorum = Quorum::in_memory(3);
     let lease = quorum.mutex("a").lock().await.unwrap();
@@ -259,7 +259,7 @@ async fn leases_other_than_a_live_writers_cannot_be_downgraded() {
     assert!(lease.downgrade().await.is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_and_ends() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index").ttl(ms(200));
@@ -278,7 +278,7 @@ async fn a_lease_is_renewed_and_ends() {
     assert!(lock.run_write(is_valid).await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn work_is_tried_beside_readers_and_alone() {
     let quorum = Quorum::in_memory(3);
     let lock = quorum.rwlock("index");
@@ -296,7 +296,7 @@ async fn work_is_tried_beside_readers_and_alone() {
     drop(writes);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn invalid_settings_are_refused_without_asking_nodes() {
     let quorum = Quorum::in_memory(3);
     for lock in [quorum.rwlock(""), quorum.rwlock("a").ttl(ms(1))] {
