@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
+use crate::fence::patient;
 use crate::support::{Fleet, Kind, Postgres, Server, again};
 use quorate::fence::{postgres, redis as fence};
 use quorate::{FencingToken, Lease, Quorum, Renewal, redis};
@@ -19,14 +20,15 @@ const URLS: &str = "QUORATE_FENCING_URLS";
 const STORE: &str = "QUORATE_FENCING_STORE";
 const DATABASE: &str = "QUORATE_FENCING_DATABASE";
 
-const TTL: Duration = Duration::from_millis(200);
+/// As long as the masters allow, because a slow machine needs a while for this many locks at once.
+const TTL: Duration = Duration::from_secs(2);
 /// The pause is longer than any lease.
-const PAUSE: Duration = Duration::from_millis(350);
+const PAUSE: Duration = Duration::from_millis(2_150);
 /// Each worker holds this many locks at once. Each lock counts as one round.
-const NAMES: usize = 50;
+const NAMES: usize = 125;
 const WORKERS: usize = 4;
-/// 4 × 50 × 5 = 1,000 rounds.
-const TIMES: usize = 5;
+/// 4 × 125 × 2 = 1,000 rounds.
+const TIMES: usize = 2;
 
 /// For the stores with a check: how many late writes they accepted, as they told their writers. For those without a
 /// check: how many values of newer holders were overwritten, as the data show.
@@ -43,7 +45,7 @@ fn quorum_of(urls: &str) -> quorate::Builder {
     Quorum::builder()
         .fleet("tests") // some reach the masters through proxies
         .nodes(urls)
-        .max_ttl(Duration::from_secs(2))
+        .max_ttl(TTL)
 }
 
 /// Both stores, as one client sees them.
@@ -60,7 +62,7 @@ impl Stores {
             .unwrap();
         tokio::spawn(connection);
         Self {
-            redis: client.get_multiplexed_async_connection().await.unwrap(),
+            redis: patient(&client).await,
             database: postgres,
         }
     }

@@ -198,10 +198,6 @@ async fn two_resources_in_opposite_order_are_a_deadlock_that_postgres_ends() {
 #[tokio::test]
 async fn one_paused_in_its_transaction_blocks_the_next_until_the_server_ends_it() {
     let (_server, [watch, mut paused, mut next]) = start_three().await;
-    paused
-        .batch_execute("SET idle_in_transaction_session_timeout = '500ms'")
-        .await
-        .unwrap();
     next.batch_execute("SET lock_timeout = '50ms'")
         .await
         .unwrap();
@@ -212,6 +208,9 @@ async fn one_paused_in_its_transaction_blocks_the_next_until_the_server_ends_it(
     let blocked = admit_alone(&mut next, "a", 8).await;
     assert_eq!(database_error(blocked), SqlState::LOCK_NOT_AVAILABLE);
     next.batch_execute("SET lock_timeout = 0").await.unwrap();
+    // The pause begins after the block was seen. It would end before that on a slow machine.
+    let pause = "SET idle_in_transaction_session_timeout = '500ms'";
+    first.batch_execute(pause).await.unwrap();
     let second = next.transaction().await.unwrap();
     tokio::time::timeout(PATIENCE, admit(&second, "a", token(8)))
         .await
