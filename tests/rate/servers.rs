@@ -17,13 +17,15 @@ mod traffic;
 
 use std::{
     fs::{self, File},
+    future::{Future, poll_fn},
     io::Write,
     path::PathBuf,
+    pin::pin,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
-    support::{Fleet, Proxy, Server, most_within},
+    support::{Fleet, HANG, Proxy, Server, Slowest, Stalls, most_within},
     workers::{self, Job},
 };
 use quorate::{Builder, Quorum, Quota, RateLimiter};
@@ -100,17 +102,19 @@ async fn work(limiter: RateLimiter, dir: PathBuf) {
     let mut log = File::options().append(true).create(true).open(log).unwrap();
     while !dir.join("stop").exists() {
         let units = if rand::random_range(0..20) == 0 { 5 } else { 1 };
-        let used = match rand::random_range(0..10) {
-            0 => limiter.check_n(units).await.map(|d| d.is_allowed()),
-            // This caller loses patience.
-            1 => {
-                let soon = Duration::from_millis(rand::random_range(0..50));
-                let waits = tokio::time::timeout(soon, limiter.until_n_ready(units));
-                waits.await.map_or(Ok(false), |ready| ready.map(|()| true))
+        let asks = async {
+            match rand::random_range(0..10) {
+                0 => limiter.check_n(units).await.map(|d| d.is_allowed()),
+                // This caller loses patience.
+                1 => {
+                    let soon = Duration::from_millis(rand::random_range(0..50));
+                    let waits = tokio::time::timeout(soon, limiter.until_n_ready(units));
+                    waits.await.map_or(Ok(false), |ready| ready.map(|()| true))
+                }
+                _ => limiter.until_n_ready(units).await.map(|()| true),
             }
-            _ => limiter.until_n_ready(units).await.map(|()| true),
         };
-        let now = now_us();
+        let (now, used) = stamped(asks).await;
         match used {
             Ok(true) => {
                 let line = format!("{now}\n").repeat(units as usize);
@@ -123,6 +127,17 @@ async fn work(limiter: RateLimiter, dir: PathBuf) {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Returns the time at which the poll that ended the future began. The units had arrived by then. A time stamp after the
+/// poll would count a stall of this process against the limiter.
+async fn stamped<T>(future: impl Future<Output = T>) -> (u64, T) {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let now = now_us();
+        future.as_mut().poll(context).map(|done| (now, done))
+    })
+    .await
 }
 
 struct Workers(workers::Workers);
@@ -199,7 +214,7 @@ async fn twelve_processes_use_the_whole_limit_and_never_more() {
     }
     let (fleet, _quorum) = fleet(3).await;
     let test = "twelve_processes_use_the_whole_limit_and_never_more";
-    all_there_is(test, &fleet, (LIMIT, LIMIT)).await;
+    all_there_is(test, &fleet, &[0, 1, 2], (LIMIT, LIMIT)).await;
 }
 
 #[tokio::test]
@@ -211,7 +226,7 @@ async fn a_dead_master_takes_its_share_with_it_and_no_more() {
     fleet[1].kill9();
     let test = "a_dead_master_takes_its_share_with_it_and_no_more";
     // Two masters have 667 of 2,000 units.
-    all_there_is(test, &fleet, (1_333, 1_334)).await;
+    all_there_is(test, &fleet, &[0, 2], (1_333, 1_334)).await;
 }
 
 #[tokio::test]
@@ -223,23 +238,33 @@ async fn two_silent_masters_of_five_take_their_shares_with_them_and_no_more() {
     fleet[0].sigstop();
     fleet[3].sigstop();
     let test = "two_silent_masters_of_five_take_their_shares_with_them_and_no_more";
-    all_there_is(test, &fleet, (1_200, 1_200)).await;
+    all_there_is(test, &fleet, &[1, 2, 4], (1_200, 1_200)).await;
 }
 
-/// Checks that workers use these units four times over, at least and at most.
-async fn all_there_is(test: &str, fleet: &Fleet, (least, most_units): (u32, u32)) {
+/// Checks that workers use these units four times over, at least and at most. Only the masters that serve answer.
+async fn all_there_is(test: &str, fleet: &Fleet, serve: &[usize], (least, most_units): (u32, u32)) {
+    let asked = serve.iter().map(|n| Slowest::of_server(&fleet[*n]));
+    let asked: Vec<Slowest> = asked.collect();
     let workers = Workers::start(test, &fleet.urls(), (None, None));
-    tokio::time::sleep(most_for_four_cycles() + PERIOD).await;
+    let began = Instant::now();
+    while workers.used().len() <= 4 * least as usize {
+        assert!(began.elapsed() < 2 * HANG, "{} units", workers.used().len());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    tokio::time::sleep(PERIOD).await;
+    let slowest = asked.iter().map(Slowest::answer).max().unwrap();
     let used = workers.end();
     let (took, expected) = (four_cycles(&used, least), 4 * cycle());
     println!(
-        "{} units, at most {} in {PERIOD:?}; four cycles took {took:?}: {} of 1000",
+        "{} units, at most {} in {PERIOD:?}; four cycles took {took:?}: {} of 1000; the slowest answer took {slowest:?}",
         used.len(),
         most(&used, PERIOD),
         expected.as_millis() * 1000 / took.as_millis(),
     );
     assert!(most(&used, PERIOD) <= most_units as usize);
-    assert!(took <= most_for_four_cycles(), "{took:?}");
+    // An answer that is late may make one cycle longer.
+    let at_most = most_for_four_cycles() + 4 * slowest;
+    assert!(took <= at_most, "{took:?} of {at_most:?}");
 }
 
 #[tokio::test]
@@ -297,8 +322,8 @@ async fn restarts_pauses_cuts_and_deaths_never_exceed_the_limit() {
 async fn gives(server: &Server) {
     let began = Instant::now();
     while !server.keys().iter().any(|(key, _)| key.contains("@rate")) {
-        // Workers ask all the time, so the server gives units in every interval.
-        assert!(began.elapsed() < PERIOD, "{server} gives no unit");
+        // Workers ask all the time, so the server gives units in every interval. How soon is not what the test checks.
+        assert!(began.elapsed() < HANG, "{server} gives no unit");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -318,15 +343,22 @@ async fn a_wait_is_as_long_as_it_says() {
     for _ in 0..25 {
         while limiter.check().await.unwrap().is_allowed() {}
         let asked = Instant::now();
+        // The wait began at some time while it was asked for, so it ends between these two times.
         let said = limiter.check().await.unwrap().wait();
-        let truly = loop {
+        let said_to = said + asked.elapsed();
+        // Units became free after the last look that found none began, and before the first look that found some ended.
+        let mut none_at = Duration::ZERO;
+        let found = loop {
+            let looked = asked.elapsed();
             // This asks the masters each time.
             if other.check_n(0).await.unwrap().remaining() > 0 {
                 break asked.elapsed();
             }
+            none_at = looked;
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
-        errors.push(said.abs_diff(truly));
+        let error = said.saturating_sub(found);
+        errors.push(error.max(none_at.saturating_sub(said_to)));
         tokio::time::sleep(Duration::from_millis(rand::random_range(0..150))).await;
     }
     errors.sort_unstable();
@@ -334,9 +366,9 @@ async fn a_wait_is_as_long_as_it_says() {
         "off by {:?} at the median, {:?} at the 90th",
         errors[12], errors[22]
     );
-    // Units become free bucket by bucket. 5 ms are for the check that notices it.
+    // Units become free bucket by bucket. Waits and the masters' clocks have whole milliseconds.
     assert!(
-        errors[22] <= bucket + Duration::from_millis(5),
+        errors[22] <= bucket + Duration::from_millis(2),
         "{errors:?}"
     );
 }
@@ -346,6 +378,7 @@ async fn a_wait_is_as_long_as_it_says() {
 async fn one_dead_master_does_not_stop_a_limit_of_one_a_second() {
     let (fleet, quorum) = fleet(3).await;
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(1));
+    let machine = Stalls::watch();
     let began = Instant::now();
     let mut used = Vec::new();
     for n in 0..5 {
@@ -357,7 +390,8 @@ async fn one_dead_master_does_not_stop_a_limit_of_one_a_second() {
     }
     assert_eq!(most(&used, Duration::from_secs(1)), 1, "{used:?}");
     // Four times 1,014 ms and a grace of 100 ms, and a second for the death of a master.
-    assert!(used[4] < 5_500_000, "{used:?}");
+    let at_most = Duration::from_millis(5_500) + machine.longest() * 4;
+    assert!(used[4] < at_most.as_micros() as u64, "{used:?}");
     fleet[1].kill9();
     let error = limiter.check().await.unwrap_err();
     assert!(matches!(error, quorate::Error::NoQuorum(_)), "{error}");
@@ -382,7 +416,7 @@ async fn masters_with_a_short_history_give_no_units_of_a_long_interval() {
     assert!(matches!(error, quorate::Error::Quarantined(_)), "{error}");
     assert!(
         quorum
-            .rate_limiter(NAME, Quota::per_second(30))
+            .rate_limiter(NAME, Quota::new(30, Duration::from_secs(10)))
             .check()
             .await
             .unwrap()
@@ -400,14 +434,14 @@ async fn masters_with_a_short_history_give_no_units_of_a_long_interval() {
         .flat_map(key)
         .filter(|key| key.contains("@rate"))
         .collect();
-    assert_eq!(kept, ["quorate:@rate:30:1000:3:the supplier"]);
+    assert_eq!(kept, ["quorate:@rate:30:10000:3:the supplier"]);
 }
 
 /// Scripts that were flushed are loaded again, and no unit is lost.
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again_and_no_unit_is_lost() {
     let (fleet, quorum) = fleet(3).await;
-    let limiter = quorum.rate_limiter(NAME, Quota::per_second(30));
+    let limiter = quorum.rate_limiter(NAME, Quota::new(30, Duration::from_secs(10)));
     for left in [29, 28, 27] {
         for server in fleet.iter() {
             server.cmd(&["SCRIPT", "FLUSH"]);
@@ -451,6 +485,19 @@ async fn a_check_of_the_rest_ends_while_others_take_units() {
     let word = near.fleet().to_owned();
     let quorum = builder(&urls).fleet(word).connect().await.unwrap();
     let limiter = quorum.rate_limiter(NAME, Quota::per_second(90));
+    let machine = Stalls::watch();
+    let looks = async || {
+        let mut took = Vec::new();
+        for _ in 0..20 {
+            let asked = Instant::now();
+            let seen = limiter.check_n(0).await.unwrap();
+            took.push(asked.elapsed());
+            assert!(seen.remaining() <= 90);
+        }
+        took.sort_unstable();
+        took
+    };
+    let quiet = looks().await[10];
     let busy = (0..16).map(|_| {
         let limiter = limiter.clone();
         tokio::spawn(async move {
@@ -461,16 +508,10 @@ async fn a_check_of_the_rest_ends_while_others_take_units() {
         })
     });
     let busy: Vec<_> = busy.collect();
-    for _ in 0..20 {
-        let asked = Instant::now();
-        let seen = limiter.check_n(0).await.unwrap();
-        // The slow master answers after 40 ms. The rest is for sixteen tasks that keep this thread busy.
-        assert!(
-            asked.elapsed() < Duration::from_millis(700),
-            "{:?}",
-            asked.elapsed()
-        );
-        assert!(seen.remaining() <= 90);
-    }
+    let looked = looks().await[19];
+    // The slow master answers after 40 ms. The factor is for sixteen tasks that keep this thread busy.
+    let at_most = quiet * 16 + machine.longest() * 2;
+    println!("a look took {quiet:?}, and {looked:?} of {at_most:?} beside other tasks");
+    assert!(looked < at_most, "{looked:?} of {at_most:?}");
     busy.iter().for_each(tokio::task::JoinHandle::abort);
 }

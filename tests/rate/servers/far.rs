@@ -10,7 +10,9 @@ pub(super) async fn at(fleet: &Fleet, near: &Quorum, round_trips: &[u64]) -> (Ve
     }
     let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url().to_owned()).collect();
     let word = near.fleet().to_owned();
-    let quorum = builder(&urls).fleet(word).connect().await.unwrap();
+    let quorum = builder(&urls).fleet(word);
+    let quorum = quorum.node_timeout(Duration::from_secs(1));
+    let quorum = quorum.connect().await.unwrap();
     while quorum.health().voting < proxies.len() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -55,17 +57,20 @@ async fn one_slow_master_of_three_never_makes_a_check_fail() {
 }
 
 /// Clients in three regions use the whole limit, not only the shares that are near.
+///
+/// The longest grace for 2 s is 200 ms, so an answer that is a moment late is not too old.
 #[tokio::test]
 async fn a_fleet_over_three_regions_uses_its_whole_limit() {
+    const TWO_SECONDS: Duration = Duration::from_secs(2);
     let (fleet, near) = fleet(3).await;
     let (_proxies, quorum) = at(&fleet, &near, &[1, 40, 90]).await;
-    let limiter = quorum.rate_limiter(NAME, Quota::per_second(99));
+    let limiter = quorum.rate_limiter(NAME, Quota::new(198, TWO_SECONDS));
     let began = Instant::now();
     let tasks = (0..32).map(|_| {
         let limiter = limiter.clone();
         tokio::spawn(async move {
             let mut used = Vec::new();
-            while began.elapsed() < Duration::from_secs(6) {
+            while began.elapsed() < Duration::from_secs(8) {
                 limiter.until_ready().await.unwrap();
                 used.push(u64::try_from(began.elapsed().as_micros()).unwrap());
             }
@@ -75,12 +80,12 @@ async fn a_fleet_over_three_regions_uses_its_whole_limit() {
     let used = futures::future::join_all(tasks.collect::<Vec<_>>()).await;
     let mut used: Vec<u64> = used.into_iter().flat_map(Result::unwrap).collect();
     used.sort_unstable();
-    let late = used.iter().filter(|at| **at > 1_000_000).count();
+    let late = used.iter().filter(|at| **at > 2_000_000).count();
     println!(
-        "{late} units in 5 s, at most {} in 1 s",
-        most(&used, Duration::from_secs(1))
+        "{late} units in 6 s, at most {} in 2 s",
+        most(&used, TWO_SECONDS)
     );
-    assert!(most(&used, Duration::from_secs(1)) <= 99);
-    // Two shares of three would be 330. The yield of a limit in 1 s is 0.88 with a grace of 100 ms.
-    assert!(late > 380, "{late}");
+    assert!(most(&used, TWO_SECONDS) <= 198);
+    // All units are used three times in that time. Two shares of three would be 396, and one unit more for each task.
+    assert!(late > 480, "{late}");
 }

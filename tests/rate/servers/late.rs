@@ -20,14 +20,13 @@ async fn far(near: &Quorum, proxies: &[Proxy]) -> Quorum {
 async fn has_soon(limiter: &RateLimiter, wanted: u32) {
     let asked = Instant::now();
     loop {
+        // Decided before the look, because a look on a slow machine may itself take long.
+        let is_late = asked.elapsed() > Duration::from_millis(500);
         let left = limiter.check_n(0).await.unwrap().remaining();
         if left == wanted {
             return;
         }
-        assert!(
-            asked.elapsed() < Duration::from_millis(500),
-            "{left} are left"
-        );
+        assert!(!is_late, "{left} are left");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -43,8 +42,8 @@ async fn units_that_arrive_after_the_node_timeout_go_back() {
     proxies.iter().for_each(|proxy| proxy.hold_replies(true));
     let error = far.rate_limiter(NAME, quota).check_n(20).await.unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
-    let left = near.check_n(0).await.unwrap().remaining();
-    assert_eq!(left, 10, "two masters gave theirs");
+    // Two masters gave theirs.
+    has_soon(&near, 10).await;
     proxies.iter().for_each(Proxy::heal);
     has_soon(&near, 30).await;
 }
@@ -62,7 +61,11 @@ async fn units_that_no_caller_waits_for_go_back() {
     let checks = (0..12_u64).map(async |n| {
         let name = format!("api {n}");
         let check = far.rate_limiter(&name, quota()).check_n(20);
-        let patience = Duration::from_millis(n * 8);
+        // The first caller has none, and the last one has all of it.
+        let patience = match n {
+            11 => HANG,
+            _ => Duration::from_millis(n * 8),
+        };
         let told = tokio::time::timeout(patience, check).await;
         let told = told.is_ok_and(|decision| decision.unwrap().is_allowed());
         // The requested units arrive, and are given back.
@@ -73,7 +76,7 @@ async fn units_that_no_caller_waits_for_go_back() {
     });
     let told = futures::future::join_all(checks).await;
     println!("{told:?}");
-    assert!(!told[3] && told[11], "{told:?}");
+    assert!(!told[0] && told[11], "{told:?}");
 }
 
 /// All round trips are longer than the longest grace. Units that arrive are given back, and the caller is told so. This
