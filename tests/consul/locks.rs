@@ -62,8 +62,12 @@ const SOON: Duration = ms(5_000);
 /// Waits until the condition holds.
 async fn until(what: &str, within: Duration, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
-    while !is_so().await {
-        assert!(start.elapsed() < within, "{what}: not within {within:?}");
+    loop {
+        let is_late = start.elapsed() >= within;
+        if is_so().await {
+            return;
+        }
+        assert!(!is_late, "{what}: not within {within:?}");
         tokio::time::sleep(ms(10)).await;
     }
 }
@@ -77,6 +81,8 @@ async fn nothing_is_left(agent: &Agent) {
 async fn nothing_is_left_after(agent: &Agent, moment: Duration) {
     let start = Instant::now();
     loop {
+        // Decided before the look, because a look on a slow machine may itself take long.
+        let is_late = start.elapsed() >= moment;
         let mut sessions = agent.sessions();
         sessions.retain(|session| {
             let name = session["Name"].as_str().unwrap_or_default();
@@ -86,7 +92,7 @@ async fn nothing_is_left_after(agent: &Agent, moment: Duration) {
         if left.0.is_empty() && left.1.is_empty() {
             return;
         }
-        assert!(start.elapsed() < moment, "left behind: {left:#?}");
+        assert!(!is_late, "left behind: {left:#?}");
         tokio::time::sleep(ms(10)).await;
     }
 }

@@ -69,8 +69,10 @@ impl Fleet {
     pub fn leftover_locks_after(&self, patience: Duration, prefix: &str) -> Vec<String> {
         let deadline = Instant::now() + patience;
         loop {
+            // Decided before the look, because a look on a slow machine may itself take long.
+            let is_late = Instant::now() > deadline;
             let found = self.leftover_locks(prefix);
-            if found.is_empty() || Instant::now() > deadline {
+            if found.is_empty() || is_late {
                 return found;
             }
             std::thread::sleep(Duration::from_millis(5));
