@@ -23,9 +23,9 @@ async fn a_limit_that_is_lowered_while_sessions_are_made_is_not_exceeded() {
     let slow = Slow::start(&agent).await;
     let consul = Consul::connect(slow.url()).await.unwrap();
     let pool = consul.semaphore("pool", 5);
-    slow.delay(SESSIONS, ms(500));
+    slow.delay(SESSIONS, ms(1_000));
     let many = tokio::spawn(pool.acquire_many(3));
-    tokio::time::sleep(ms(300)).await;
+    slow.begun().await;
     pool.resize(1).await.unwrap();
     assert!(
         !many.is_finished(),
@@ -49,9 +49,9 @@ async fn a_grant_during_a_limit_change_gets_the_new_limit() {
     let slow = Slow::start(&agent).await;
     let consul = Consul::connect(slow.url()).await.unwrap();
     let pool = consul.semaphore("pool", 5);
-    slow.delay(WRITES, ms(500));
+    slow.delay(WRITES, ms(1_000));
     let many = tokio::spawn(pool.acquire_many(3));
-    tokio::time::sleep(ms(300)).await;
+    slow.begun().await;
     slow.heal();
     pool.resize(1).await.unwrap();
     let many = many.await.unwrap().unwrap();
@@ -93,10 +93,12 @@ async fn a_record_read_before_a_limit_change_is_not_a_conflict() {
     let consul = Consul::connect(slow.url()).await.unwrap();
     let pool = consul.semaphore("pool", 2);
     let held = pool.acquire().await.unwrap();
+    // The holder's own looks have begun by now.
+    tokio::time::sleep(ms(300)).await;
     slow.delay(LOOKS, ms(1_500));
     let next = tokio::spawn(pool.acquire());
-    // By now the record has been read, and the answer is under way.
-    tokio::time::sleep(ms(2_000)).await;
+    // Then the record has been read, and the answer is under way.
+    slow.answered().await;
     slow.heal();
     pool.resize(3).await.unwrap();
     assert!(!next.is_finished(), "the change was faster than the answer");

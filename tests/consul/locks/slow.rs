@@ -1,6 +1,9 @@
 //! An agent that answers some requests slowly.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,15 +17,26 @@ use super::*;
 /// An HTTP proxy in front of one agent. Each request has a connection of its own. Dropping the proxy ends all of them.
 pub(super) struct Slow {
     url: String,
-    delays: Arc<Mutex<Option<Delay>>>,
+    delays: Delays,
     accepts: JoinHandle<()>,
 }
 
+type Delays = Arc<Mutex<Option<Delay>>>;
+
 /// Delays requests whose line begins with this text, and also their answers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Delay {
     begins: &'static str,
     one_way: Duration,
+    counts: Arc<Counts>,
+}
+
+/// The requests that were delayed.
+#[derive(Default)]
+struct Counts {
+    begun: AtomicUsize,
+    /// Their answers have left the agent.
+    answered: AtomicUsize,
 }
 
 impl Slow {
@@ -52,7 +66,30 @@ impl Slow {
     /// From now on, requests that begin with this text, such as `GET /v1/kv/`, are slow in each direction. All others
     /// are not.
     pub(super) fn delay(&self, begins: &'static str, one_way: Duration) {
-        *self.delays.lock().unwrap() = Some(Delay { begins, one_way });
+        *self.delays.lock().unwrap() = Some(Delay {
+            begins,
+            one_way,
+            counts: Arc::default(),
+        });
+    }
+
+    /// Waits until such a request is under way.
+    pub(super) async fn begun(&self) {
+        let counts = self.counts();
+        let is_so = async || counts.begun.load(SeqCst) > 0;
+        until("a slow request", SOON, is_so).await;
+    }
+
+    /// Waits until the agent has answered such a request. The answer is under way.
+    pub(super) async fn answered(&self) {
+        let counts = self.counts();
+        let is_so = async || counts.answered.load(SeqCst) > 0;
+        until("a slow answer", SOON, is_so).await;
+    }
+
+    fn counts(&self) -> Arc<Counts> {
+        let delay = self.delays.lock().unwrap();
+        Arc::clone(&delay.as_ref().expect("a delay").counts)
     }
 
     /// From now on no request is slow.
@@ -68,15 +105,14 @@ impl Drop for Slow {
 }
 
 /// Forwards one request and its answer. If the connection ends before that, there is nothing to answer.
-async fn forward(
-    mut client: TcpStream,
-    agent: String,
-    delays: Arc<Mutex<Option<Delay>>>,
-) -> std::io::Result<()> {
+async fn forward(mut client: TcpStream, agent: String, delays: Delays) -> std::io::Result<()> {
     let (head, body) = request(&mut client).await?;
-    let delay = *delays.lock().unwrap();
+    let delay = delays.lock().unwrap().clone();
     let delay = delay.filter(|delay| head.starts_with(delay.begins));
-    let one_way = delay.map_or(Duration::ZERO, |delay| delay.one_way);
+    let one_way = delay.as_ref().map_or(Duration::ZERO, |delay| delay.one_way);
+    if let Some(delay) = &delay {
+        delay.counts.begun.fetch_add(1, SeqCst);
+    }
     sleep(one_way).await;
     let mut server = TcpStream::connect(agent).await?;
     // The agent closes the connection after its answer, and the header tells the client so.
@@ -85,6 +121,9 @@ async fn forward(
     server.write_all(&body).await?;
     let mut answer = Vec::new();
     server.read_to_end(&mut answer).await?;
+    if let Some(delay) = &delay {
+        delay.counts.answered.fetch_add(1, SeqCst);
+    }
     sleep(one_way).await;
     client.write_all(&answer).await
 }
