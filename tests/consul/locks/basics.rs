@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::support::Stalls;
 use quorate::{Error, LossReason, Renewal, fence::Gate};
 use serde_json::Value;
 
@@ -12,8 +13,12 @@ async fn a_lock_has_one_holder_and_tokens_that_grow() {
     let agent = Agent::start();
     let consul = connect(&agent).await;
     let mutex = consul.mutex("jobs/nightly");
+    let asked = Instant::now();
     let first = mutex.lock().await.unwrap();
-    assert!(first.is_valid() && first.validity() > Duration::from_secs(9));
+    assert!(first.is_valid());
+    // The ttl of 10 s, less its drift of 0.1 s. It began while the lock was asked for.
+    let (validity, since) = (first.validity(), asked.elapsed());
+    assert!(validity + since > ms(9_800), "{validity:?} after {since:?}");
     assert_eq!((first.name(), first.slot()), ("jobs/nightly", None));
     assert!(mutex.try_lock().await.unwrap().is_none());
     let record = agent.pairs("jobs/nightly/");
@@ -194,12 +199,20 @@ pub(super) async fn a_lease_is_renewed_for_longer_than_its_ttl_and_ends_when_it_
     assert_eq!(quiet.lost().await, LossReason::NoHeartbeat);
     left.abandon();
     tokio::time::sleep(ms(4_000)).await;
+    let machine = Stalls::watch();
+    let asked = short.held_for();
     short.extend().await.unwrap();
-    assert!(short.validity() > Duration::from_secs(9));
+    let validity = short.validity();
+    let extended = short.held_for();
+    assert!(validity + extended > asked + ms(9_800), "{validity:?}");
     assert_eq!(short.lost().await, LossReason::Expired);
     let held_for = short.held_for();
-    // It was extended by 10 s when max_hold or the heartbeat was over, and 4 s had passed before that.
-    assert!((ms(14_000)..ms(16_500)).contains(&held_for), "{held_for:?}");
+    // It was extended by 10 s, less the drift of 0.1 s and the notice of 0.5 s.
+    let end = extended + ms(10_000) + machine.longest() * 4;
+    assert!(
+        (asked + ms(9_300)..end).contains(&held_for),
+        "{held_for:?}: {asked:?}, {extended:?}"
+    );
     // Consul keeps a session for one to two TTLs.
     until("Consul frees what nobody renews", ms(25_000), async || {
         consul.mutex("left").try_lock().await.unwrap().is_some()

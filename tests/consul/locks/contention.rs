@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use crate::support::{Slowest, Stalls};
 use futures::future::join_all;
 use quorate::{FencingToken, Lease};
 
@@ -186,9 +187,12 @@ async fn consul_lock_holds_while_we_wait_and_the_reverse() {
                 Some(limit) => consul.semaphore(name, limit).try_acquire().await.unwrap(),
             }
         };
-        // Processes of `consul lock` hold the whole lock or semaphore.
+        // Processes of `consul lock` hold the whole lock or semaphore until this file is there.
+        let directory = tempfile::tempdir().unwrap();
+        let go = directory.path().join("go");
+        let script = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
         let mut theirs: Vec<_> = (0..limit.unwrap_or(1))
-            .map(|_| lock("sleep 3").spawn().unwrap())
+            .map(|_| lock(&script).spawn().unwrap())
             .collect();
         // This only looks. An attempt to take it would make them rest for seconds.
         // Up to three processes of Consul have to start.
@@ -215,9 +219,10 @@ async fn consul_lock_holds_while_we_wait_and_the_reverse() {
             }
         };
         assert!(
-            error.to_string().contains("Consul lock for 'sleep 3'"),
+            error.to_string().contains("Consul lock for 'until [ -e "),
             "{error}"
         );
+        fs::write(&go, "").unwrap();
         let ours: Lease = match limit {
             None => consul.mutex(name).lock().await.unwrap(),
             Some(limit) => consul
@@ -265,21 +270,30 @@ async fn waiters_are_served_in_the_order_in_which_they_asked() {
             }
         };
         let first = take(0).await;
+        let (machine, answers) = (Stalls::watch(), Slowest::of_agent(&agent));
         let order: Arc<Mutex<Vec<usize>>> = Arc::default();
+        // The time of the last release, and the longest time from a release to the next grant.
+        let freed = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
         let mut waiting = Vec::new();
         let others = agent.pairs("").len();
         for n in 1..10 {
-            let (taking, order) = (take(n), Arc::clone(&order));
+            let (taking, order, freed) = (take(n), Arc::clone(&order), Arc::clone(&freed));
             waiting.push(tokio::spawn(async move {
                 let lease = taking.await;
                 order.lock().unwrap().push(n);
+                {
+                    let (at, longest) = &mut *freed.lock().unwrap();
+                    *longest = at.elapsed().max(*longest);
+                }
                 tokio::time::sleep(ms(5)).await;
+                freed.lock().unwrap().0 = Instant::now();
                 lease.release().await.unwrap();
             }));
             // The next waiter asks after this one is registered.
             let stands = async || agent.pairs("").len() == others + n;
             until("it stands in line", SOON, stands).await;
         }
+        freed.lock().unwrap().0 = Instant::now();
         first.release().await.unwrap();
         // A waiter that comes now is served last.
         tokio::time::sleep(ms(1)).await;
@@ -288,7 +302,18 @@ async fn waiters_are_served_in_the_order_in_which_they_asked() {
         for task in waiting {
             task.await.unwrap();
         }
-        assert_eq!(*order.lock().unwrap(), (1..10).collect::<Vec<_>>());
+        let (_, longest) = *freed.lock().unwrap();
+        // A waiter that does not take its turn within a second is overtaken. Only a slow machine is an excuse.
+        let slow = machine.longest().max(answers.answer());
+        let is_prompt = longest < ms(900) || slow < ms(200);
+        let order = order.lock().unwrap().clone();
+        let in_order = order.is_sorted();
+        println!("{order:?}, each after {longest:?} at most");
+        assert_eq!(order.len(), 9);
+        assert!(
+            in_order || !is_prompt,
+            "{order:?} after {longest:?}, {slow:?}"
+        );
         for consul in clients {
             consul.shutdown().await;
         }
@@ -310,11 +335,16 @@ async fn a_waiter_that_does_not_take_its_turn_is_overtaken() {
     assert_eq!(agent.ask("PUT", &entry, "asleep").1.trim(), "true");
     let pool = consul.semaphore("pool", 1);
     assert!(pool.try_acquire().await.unwrap().is_none());
+    let (machine, answers) = (Stalls::watch(), Slowest::of_agent(&agent));
     let asked = Instant::now();
     let lease = pool.acquire().await.unwrap();
     let took = asked.elapsed();
     // The waiter has a second for its turn. The rest is for a busy machine.
-    assert!((ms(900)..ms(2_500)).contains(&took), "{took:?}");
+    let at_most = ms(2_500) + answers.answer() + machine.longest() * 2;
+    assert!(
+        (ms(900)..at_most).contains(&took),
+        "{took:?} of {at_most:?}"
+    );
     lease.release().await.unwrap();
     agent.destroy(&stranger);
     consul.shutdown().await;

@@ -8,11 +8,21 @@ use super::*;
 use crate::support::Proxy;
 
 const ONE_WAY: Duration = ms(50);
-/// The time that is not spent in the network: the agent's disk, and this machine.
-const BESIDE: Duration = ms(45);
+/// The time that is not spent in the network: the agent's disk, and this machine. It is at least 45 ms, and more where
+/// a write of a stranger takes long. It must stay below a round trip to show that there is none too many.
+fn beside(agent: &Agent) -> Duration {
+    let write = |_| {
+        let asked = Instant::now();
+        agent.put("beside", 0, "");
+        asked.elapsed()
+    };
+    let quickest = (0..5).map(write).min().unwrap();
+    agent.delete("beside");
+    ms(45).max(quickest * 4)
+}
 
-fn trips(n: u32) -> Duration {
-    ONE_WAY * 2 * n + BESIDE
+fn trips(n: u32, beside: Duration) -> Duration {
+    ONE_WAY * 2 * n + beside
 }
 
 /// The quickest of several runs, because this machine is busy.
@@ -63,8 +73,9 @@ async fn a_free_lock_takes_two_round_trips_and_a_release_one() {
         asked.elapsed()
     });
     let release = release.await;
-    println!("lock {lock:?}, acquire {acquire:?}, release {release:?}");
-    assert!(lock < trips(2) && acquire < trips(2) && release < trips(1));
+    let beside = beside(&agent);
+    println!("lock {lock:?}, acquire {acquire:?}, release {release:?}, beside {beside:?}");
+    assert!(lock < trips(2, beside) && acquire < trips(2, beside) && release < trips(1, beside));
     consul.shutdown().await;
 }
 
@@ -96,8 +107,9 @@ async fn a_slot_is_handed_over_within_two_round_trips() {
             best = best.min(freed.elapsed());
             lease.release().await.unwrap();
         }
-        println!("handed over in {best:?}");
-        assert!(best < trips(2), "{best:?}");
+        let beside = beside(&agent);
+        println!("handed over in {best:?}, beside {beside:?}");
+        assert!(best < trips(2, beside), "{best:?}");
     }
     near.shutdown().await;
     far.shutdown().await;

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use super::*;
+use crate::support::{Slowest, Stalls};
 
 /// More waiters for three permits than one process registers with Consul at a time.
 const LARGE: usize = 6;
@@ -27,13 +28,18 @@ async fn waiters_for_many_permits_do_not_block_callers_that_want_fewer() {
     }
     tokio::time::sleep(ms(500)).await;
     // Two permits are free. In another process a waiter would also get them after a second.
+    let (machine, answers) = (Stalls::watch(), Slowest::of_agent(&agent));
     for count in [1, 2] {
         let asked = Instant::now();
         let few = pool.clone().wait_timeout(ms(8_000)).acquire_many(count);
         let few = few.await.unwrap();
         let took = asked.elapsed();
         // The first waiter in the queue has a second for its turn. The rest is for a busy machine.
-        assert!((ms(900)..ms(2_500)).contains(&took), "{count}: {took:?}");
+        let at_most = ms(2_500) + answers.answer() + machine.longest() * 2;
+        assert!(
+            (ms(900)..at_most).contains(&took),
+            "{count}: {took:?} of {at_most:?}"
+        );
         few.release().await.unwrap();
     }
     assert!(large.iter().all(|one| !one.is_finished()));
