@@ -25,7 +25,7 @@ async fn a_small_limit_is_whole_while_a_minority_is_down() {
     }
 }
 
-/// Five per second and customer, with one master of three 60 ms away. None of a thousand requests gets an error, no
+/// Ten in two seconds and customer, with one master of three 60 ms away. None of a thousand requests gets an error, no
 /// customer gets more than its limit, and each gets most of it.
 #[tokio::test]
 async fn a_payout_service_answers_a_thousand_requests() {
@@ -34,8 +34,9 @@ async fn a_payout_service_answers_a_thousand_requests() {
     const EACH: u32 = 5;
     let (fleet, near) = fleet(3).await;
     let (_proxies, quorum) = far::at(&fleet, &near, &[1, 1, 60]).await;
-    let limiter = quorum.rate_limiter(NAME, Quota::per_second(EACH));
     let second = Duration::from_secs(1);
+    // The longest grace is 200 ms.
+    let limiter = quorum.rate_limiter(NAME, Quota::new(2 * EACH, 2 * second));
     let machine = Stalls::watch();
     let began = Instant::now();
     let customers = (0..CUSTOMERS).map(|customer| {
@@ -49,12 +50,14 @@ async fn a_payout_service_answers_a_thousand_requests() {
                     Ok(decision) if decision.is_allowed() => {
                         used.push(u64::try_from(began.elapsed().as_micros()).unwrap());
                     }
-                    // A unit counts for 1,014 ms, a grace of 100 ms and a bucket of 39 ms at most.
-                    Ok(decision) => assert!(decision.wait() < second * 6 / 5, "{decision:?}"),
+                    // A unit counts for 2,025 ms, a grace of 200 ms and a bucket of 77 ms at most.
+                    Ok(decision) => assert!(decision.wait() < second * 12 / 5, "{decision:?}"),
                     Err(error) => panic!("customer {customer}, request {n}: {error}"),
                 }
-                // Each customer asks twice as often as the limit allows.
-                tokio::time::sleep((second / (2 * EACH)).saturating_sub(asked.elapsed())).await;
+                // Each customer asks more often than the limit allows, for 6 s. The units become free twice, after 4.6 s
+                // at the latest, and ten requests use them within 1.2 s.
+                let pause = Duration::from_millis(120);
+                tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
             }
             used
         })
@@ -63,7 +66,7 @@ async fn a_payout_service_answers_a_thousand_requests() {
     let mut all = 0;
     for used in futures::future::join_all(customers).await {
         let used = used.unwrap();
-        assert!(most(&used, second) <= EACH as usize, "{used:?}");
+        assert!(most(&used, 2 * second) <= 2 * EACH as usize, "{used:?}");
         all += used.len();
     }
     let seconds = (began.elapsed() - machine.longest() * 2).as_secs_f64();
@@ -71,6 +74,7 @@ async fn a_payout_service_answers_a_thousand_requests() {
     println!(
         "{all} of 1,000 were allowed in {seconds:.1} s: {rate:.2} a second for each of {CUSTOMERS}"
     );
+    // Without the share of one master it would be 0.7 at most.
     assert!(rate > 0.8 * f64::from(EACH), "{rate:.2}");
 }
 
