@@ -129,8 +129,8 @@ async fn work(limiter: RateLimiter, dir: PathBuf) {
     }
 }
 
-/// Returns the time at which the poll that ended the future began. The units had arrived by then. A time stamp after the
-/// poll would count a stall of this process against the limiter.
+/// Returns the time at which the poll that ended the future began. The units had arrived by then. A time stamp after
+/// the poll would count a stall of this process against the limiter.
 async fn stamped<T>(future: impl Future<Output = T>) -> (u64, T) {
     let mut future = pin!(future);
     poll_fn(|context| {

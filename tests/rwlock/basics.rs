@@ -1,4 +1,5 @@
-//! Read-write locks on in-process nodes. All but one of them run on tokio's paused clock, so a slow machine makes no wait longer.
+//! Read-write locks on in-process nodes. All but one test run on tokio's paused clock, so a slow machine makes no wait
+//! longer.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! Semaphores on in-process nodes. All but one of them run on tokio's paused clock, so a slow machine makes no wait
+//! Semaphores on in-process nodes. All but one test run on tokio's paused clock, so a slow machine makes no wait
 //! longer.
 
 use std::{

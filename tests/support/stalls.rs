@@ -13,8 +13,8 @@ use std::{
 
 use super::{Agent, HANG, Server};
 
-/// A thread that wakes up every millisecond and measures by how much it is late. A bound of time that rests on a process
-/// that runs is longer by that.
+/// A thread that wakes up every millisecond and measures by how much it is late. A bound of time that rests on a
+/// process that runs is longer by that.
 pub struct Stalls(Arc<Seen>);
 
 /// A thread that asks a server again and again and measures its answers. A bound of time that rests on the server is

@@ -54,8 +54,8 @@ async fn a_payout_service_answers_a_thousand_requests() {
                     Ok(decision) => assert!(decision.wait() < second * 12 / 5, "{decision:?}"),
                     Err(error) => panic!("customer {customer}, request {n}: {error}"),
                 }
-                // Each customer asks more often than the limit allows, for 6 s. The units become free twice, after 4.6 s
-                // at the latest, and ten requests use them within 1.2 s.
+                // Each customer asks more often than the limit allows, for 6 s. The units become free twice, at the
+                // latest after 4.6 s, and ten requests use them within 1.2 s.
                 let pause = Duration::from_millis(120);
                 tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
             }
