@@ -284,7 +284,7 @@ stop_load() {
   loads=()
 }
 
-# What the judge expects. If it is said twice, the later one counts.
+# Tells the judge what to expect. If it is told twice, the later one counts.
 expect() {
   plan "\"scenario\",\"name\":\"$scenario\",\"does\":\"${does[$scenario]}\",\"gap_ms\":$gap,\"at_least\":$at_least,\"must_see\":[$must_see],\"may_break\":[$may_break],\"must_find\":[$must_find],\"disturbs\":$disturbs"
 }

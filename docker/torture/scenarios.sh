@@ -148,7 +148,7 @@ pause-two() {
 does[pause-three]="stop three masters, end the clients meanwhile, go on and look half a second later; then new clients"
 pause-three() {
   # Requests to the stopped masters that were rolled back still wait in the masters' sockets. The clients end before the
-  # masters go on, so no gap is measured. New clients find a healthy fleet.
+  # masters go on. New clients find a healthy fleet.
   begin
   local began
   began=$(at)
@@ -557,7 +557,7 @@ pause-three-without-rollback() {
   rest 1
   stop_load
   resume_nodes 2 3 5
-  # The servers execute what waits in their sockets. A lock that is left behind stays for a ttl, four times as long.
+  # The servers execute what waits in their sockets. A lock that is left behind stays for a ttl of 8 s.
   rest 0.5
   look
   run_load

@@ -140,7 +140,7 @@ async fn any_number_of_masters_of_each_kind<E: Exclusive>() {
 async fn a_majority_is_enough_and_needed<E: Exclusive>() {
     for n in 1..=5 {
         let fleet = Fleet::start(n, Kind::ALL[n % 2]);
-        // All that are left must answer in time. A dead node is noticed by its connection.
+        // All remaining nodes must answer in time. A dead node is noticed by its connection.
         let builder = builder().node_timeout(Duration::from_secs(5));
         let quorum = builder.nodes(fleet.urls()).connect().await.unwrap();
         quorum.bootstrap_forced().await.unwrap();

@@ -741,7 +741,7 @@ async fn a_wait_that_runs_out_names_the_holder_and_the_remaining_time<E: Exclusi
 async fn contention_with_a_dead_minority_is_reported_as_held<E: Exclusive>() {
     for kind in Kind::ALL {
         let fleet = Fleet::start(5, kind);
-        // All that are left must answer in time. A dead node is noticed by its connection.
+        // All remaining nodes must answer in time. A dead node is noticed by its connection.
         let client = async || {
             let builder = builder().node_timeout(Duration::from_secs(5));
             let quorum = builder.nodes(fleet.urls()).connect().await.unwrap();

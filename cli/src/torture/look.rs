@@ -15,8 +15,6 @@ use crate::{
     survey,
 };
 
-/// How long a node that does not answer is asked again: it or the way to it may stand still for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The rest before it is asked again.
 const REST: Duration = Duration::from_millis(100);
 
@@ -33,7 +31,9 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
     recorder.write(process).map_err(&failed)?;
     let silent = survey::ask(args, async |quorum| {
         survey::reach(args, quorum).await;
-        left(quorum, names, &recorder, &failed).await
+        // A node that stands still for a moment is asked again, while what was left on it has not expired.
+        let end = Instant::now() + args.fleet.max_ttl() / 2;
+        left(quorum, names, end, &recorder, &failed).await
     })
     .await?;
     for (node, silent) in silent {
@@ -68,6 +68,7 @@ pub(super) async fn run(args: &Args, names: &Names, history: &Path) -> Result<()
 async fn left(
     quorum: &Quorum,
     names: &Names,
+    end: Instant,
     recorder: &Recorder,
     failed: &impl Fn(io::Error) -> Failure,
 ) -> Result<Vec<(String, Option<String>)>, Failure> {
@@ -76,7 +77,6 @@ async fn left(
         .iter()
         .map(|node| (node.node.to_string(), None))
         .collect();
-    let end = Instant::now() + PATIENCE;
     for index in 0..u64::from(names.count) {
         let mut answered = vec![false; nodes.len()];
         loop {

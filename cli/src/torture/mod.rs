@@ -140,7 +140,8 @@ async fn check(args: &Args, load: &Load) -> Result<(), Failure> {
         survey::reach(args, quorum).await;
         let ttl = ttl(args, load);
         let wishes = Wishes::new(quorum, load, 0, ttl, ttl);
-        // This finds bad settings, and a fleet without a majority. A majority that stands still for a moment is waited for.
+        // This finds bad settings, and a fleet without a majority. It waits for a majority that stands still for a
+        // moment.
         let end = Instant::now() + args.fleet.connect_timeout();
         let lease = loop {
             match wishes.next().try_take().await {

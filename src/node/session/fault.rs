@@ -60,7 +60,7 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
         "no permissions",
         "NOPERM",
     ];
-    // The words of Dragonfly and Kvrocks, and of Alibaba's and Redis' own clusters.
+    // The words of Dragonfly, of Alibaba's clusters, and of Redis' own.
     let outside_keys = ["undeclared", "KEYS array", "non local key"];
     let advice = if acl.iter().any(|words| why.contains(words)) {
         "; its ACL withholds permissions that quorate needs: grant them with ACL SETUSER".into()
@@ -70,7 +70,7 @@ pub(super) fn at_handshake(why: &str, fleet: &Fleet) -> Standing {
             fleet.forget_hint()
         )
     } else if outside_keys.iter().any(|words| why.contains(words)) {
-        "; its scripts may use only the keys in KEYS, and those of the queue make keys themselves: take Redis or Valkey"
+        "; it lets scripts use only the keys in KEYS, but quorate's scripts for the queue make keys: use Redis or Valkey"
             .into()
     } else {
         String::new()

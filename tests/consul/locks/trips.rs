@@ -18,7 +18,7 @@ fn beside(agent: &Agent) -> Duration {
     };
     let quickest = (0..5).map(write).min().unwrap();
     agent.delete("beside");
-    ms(45).max(quickest * 4)
+    (quickest * 4).clamp(ms(45), ONE_WAY * 2 - ms(10))
 }
 
 fn trips(n: u32, beside: Duration) -> Duration {

@@ -86,6 +86,7 @@ async fn a_fleet_over_three_regions_uses_its_whole_limit() {
         most(&used, TWO_SECONDS)
     );
     assert!(most(&used, TWO_SECONDS) <= 198);
-    // All units are used three times in that time. Two shares of three would be 396, and one unit more for each task.
+    // All units are used three times in that time. Two shares of three would be 396, and at most
+    // one unit more for each task.
     assert!(late > 480, "{late}");
 }

@@ -69,7 +69,9 @@ async fn a_payout_service_answers_a_thousand_requests() {
         assert!(most(&used, 2 * second) <= 2 * EACH as usize, "{used:?}");
         all += used.len();
     }
-    let seconds = (began.elapsed() - machine.longest() * 2).as_secs_f64();
+    // With more taken off, 0.7 of the rate would pass too.
+    let stall = (machine.longest() * 2).min(Duration::from_millis(600));
+    let seconds = (began.elapsed() - stall).as_secs_f64();
     let rate = all as f64 / CUSTOMERS as f64 / seconds;
     println!(
         "{all} of 1,000 were allowed in {seconds:.1} s: {rate:.2} a second for each of {CUSTOMERS}"

@@ -165,15 +165,14 @@ fn not_after(
     )))
 }
 
-/// Whether a name of sets must have been granted after the last fault. A set has no place in a queue, so it is not
-/// promised a grant by the end of the run. So the name counts only if an operation waited for it alone once the masters
-/// voted.
+/// Returns true if a name of sets must have been granted after the last fault. A set has no place in a queue, so it is
+/// not promised a grant by the end of the run. So the name counts only if operations waited for it alone once the
+/// masters voted.
 fn was_due(history: &History, name: &str, change: &Change, taken: &[Taken]) -> bool {
     let Some(voting) = history.voting.iter().find(|at| **at > change.at) else {
         return false;
     };
-    let wishes = history.ops.iter().filter(|op| op.is_for(name));
-    let wishes = wishes.filter_map(|op| wish(history, op));
+    let wishes = demand(history, name, None).into_iter();
     let mut waits =
         wishes.flat_map(|(from, until)| free(&[taken], (from.max(*voting), until.max(*voting))));
     waits.any(|(from, until)| until - from >= NOTICED)

@@ -90,7 +90,7 @@ fn a_server_that_permits_no_key_outside_keys_is_refused_with_the_reason() {
         world.answer(Err(Fault::Error(error.into())));
         let state = world.state().to_string();
         assert!(
-            state.contains(error) && state.contains("take Redis or Valkey"),
+            state.contains(error) && state.contains("use Redis or Valkey"),
             "{state}"
         );
     }
