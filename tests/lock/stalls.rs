@@ -28,9 +28,8 @@ const EACH: usize = 32;
 const LONG_STOPS: usize = 4;
 /// The time for which a lock that was handed over is good until it is confirmed: a second, less drift and notice.
 const FIRST_TERM: Duration = Duration::from_millis(1_000 - 12 - 50);
-/// After a shutdown the servers only have to read what was sent to them, on a busy machine too. What is left behind lasts
-/// longer: a hand-over for a second, and a lease longer still, because it is renewed while two thirds of its 10 s are
-/// left.
+/// After a shutdown the servers only have to read what was sent to them, on a busy machine too. A hand-over that
+/// is left behind lasts for a second. A lease lasts longer, because it is renewed while two thirds of its 10 s are left.
 const SOON: Duration = ms(900);
 
 const fn ms(ms: u64) -> Duration {

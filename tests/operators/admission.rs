@@ -523,3 +523,22 @@ async fn a_raise_that_broke_off_half_way() {
     assert!(lease.is_some());
     until("who asks for less goes on", SLACK, || voting(&healthy) == 3).await;
 }
+
+// A server whose scripts may use only the keys in KEYS refuses the handshake, not only the first waiter's request. The
+// greeting and each handshake call INFO once, and PTTL once: here on a key that is not in KEYS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_handshake_reads_a_key_that_is_not_in_keys() {
+    let fleet = Fleet::start(1, Kind::Redis);
+    fleet[0].cmd(&["CONFIG", "RESETSTAT"]);
+    builder().nodes(fleet.urls()).connect().await.unwrap();
+    let stats = fleet[0].cmd(&["INFO", "commandstats"]);
+    let stats: String = redis::FromRedisValue::from_redis_value(stats).unwrap();
+    let calls = |command| {
+        let (_, rest) = stats
+            .split_once(&format!("cmdstat_{command}:calls="))
+            .unwrap();
+        rest.split(',').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert!(calls("info") >= 2, "{stats}");
+    assert_eq!(calls("pttl"), calls("info"), "{stats}");
+}

@@ -712,25 +712,6 @@ async fn an_overwritten_record_is_reported_with_a_remedy() {
     builder().nodes(fleet.urls()).connect().await.unwrap();
 }
 
-// A server whose scripts may use only the keys in KEYS refuses the handshake, not only the first waiter's request. The
-// greeting and each handshake call INFO once, and PTTL once: here on a key that is not in KEYS.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_handshake_reads_a_key_that_is_not_in_keys() {
-    let fleet = Fleet::start(1, Kind::Redis);
-    fleet[0].cmd(&["CONFIG", "RESETSTAT"]);
-    builder().nodes(fleet.urls()).connect().await.unwrap();
-    let stats = fleet[0].cmd(&["INFO", "commandstats"]);
-    let stats: String = redis::FromRedisValue::from_redis_value(stats).unwrap();
-    let calls = |command| {
-        let (_, rest) = stats
-            .split_once(&format!("cmdstat_{command}:calls="))
-            .unwrap();
-        rest.split(',').next().unwrap().parse::<u32>().unwrap()
-    };
-    assert!(calls("info") >= 2, "{stats}");
-    assert_eq!(calls("pttl"), calls("info"), "{stats}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_majority_names_every_node_and_why() {
     let fleet = Fleet::start(5, Kind::Redis);

@@ -55,7 +55,7 @@ impl Seen {
         done
     }
 
-    /// The longest so far. What is under way counts with the time that it has taken.
+    /// The longest so far. A measurement under way counts with the time that it has taken.
     fn longest(&self) -> Duration {
         let now = self.now_us();
         // The order matters: a measurement that ends between the two reads is in the second.
@@ -95,7 +95,7 @@ impl Slowest {
         Self::watch(move || ask_for_leader(&address).is_ok())
     }
 
-    /// Asks every 20 ms, until `ask` returns false because there is no answer any more.
+    /// Asks every 20 ms, until `ask` returns false because the server has ended.
     fn watch(mut ask: impl FnMut() -> bool + Send + 'static) -> Self {
         let seen = Seen::new();
         let inner = Arc::clone(&seen);

@@ -42,7 +42,7 @@ async fn units_that_arrive_after_the_node_timeout_go_back() {
     proxies.iter().for_each(|proxy| proxy.hold_replies(true));
     let error = far.rate_limiter(NAME, quota).check_n(20).await.unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
-    // Two masters gave theirs.
+    // Two masters gave their units.
     has_soon(&near, 10).await;
     proxies.iter().for_each(Proxy::heal);
     has_soon(&near, 30).await;
