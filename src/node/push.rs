@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn a_message_names_the_waiter_and_says_one_of_five_things() {
         let says = |text: &str| Push::read(&text.replace("ENTRY", ENTRY)).map(|push| push.says);
-        let (seq, token, guard) = (3, 1 << 51, "30000 2 3 list 5000 id".into());
+        let (seq, token, guard) = (3, 1 << 51, "30000 3 3 list 5000 id".into());
         let granted = Says::Granted { seq, token, guard };
-        let text = format!("G ENTRY 3 {token} 30000 2 3 list 5000 id");
+        let text = format!("G ENTRY 3 {token} 30000 3 3 list 5000 id");
         assert_eq!(says(&text), Some(granted));
         assert_eq!(says("W ENTRY"), Some(Says::Called));
         let after = Duration::from_millis(50);

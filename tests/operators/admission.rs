@@ -351,24 +351,44 @@ async fn a_foreign_voter_stops_a_client_until_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn format_1_is_refused_by_name() {
-    let fleet = Fleet::start(3, Kind::Redis);
-    for server in fleet.iter() {
-        let run = server.info("run_id").unwrap();
-        let old = format!("1 3 {run}/00000000/-1 id 30000 40000 0");
-        server.cmd(&["SET", "quorate:boot", &old]);
+async fn an_older_format_is_refused_by_name_and_goes_as_the_error_says() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let fleet = Fleet::start(3, kind);
+        for (format, rest) in [("1", "id 30000 40000 0"), ("2", "id 1 1 40000")] {
+            let old = |run: &str| match format {
+                "1" => format!("1 3 {run}/00000000/-1 {rest}"),
+                _ => format!("2 3 tests 2000 100 {run}/00000000/-1 {rest}"),
+            };
+            for server in fleet.iter() {
+                let run = server.info("run_id").unwrap();
+                server.cmd(&["SET", "quorate:boot", &old(&run)]);
+                server.cmd(&["SET", "quorate:open", "2000 2 3 tests 100 id"]);
+            }
+            let before: Vec<_> = fleet.iter().map(record).collect();
+            let error = ours(&fleet).connect().await.unwrap_err();
+            let named = format!("format {format}");
+            says(
+                &error,
+                &[&named, "format 3", "one version", "DEL quorate:boot"],
+            );
+            let after: Vec<_> = fleet.iter().map(record).collect();
+            assert_eq!(before, after, "a refused master is left alone");
+
+            for server in fleet.iter() {
+                server.cmd(&["DEL", "quorate:boot", "quorate:open"]);
+            }
+            let quorum = admitted(ours(&fleet)).await;
+            assert_eq!(record(&fleet[0])[0], "3");
+            assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
+            drop(quorum);
+
+            // After a restart a record of that format belongs to nobody.
+            for server in fleet.iter() {
+                server.cmd(&["SET", "quorate:boot", &old("another")]);
+            }
+            admitted(ours(&fleet)).await;
+        }
     }
-    let error = ours(&fleet).connect().await.unwrap_err();
-    says(&error, &["format 1", "format 2", "DEL quorate:boot"]);
-    // After a restart a record of that format belongs to nobody.
-    for server in fleet.iter() {
-        server.cmd(&[
-            "SET",
-            "quorate:boot",
-            "1 3 another/00000000/-1 id 30000 40000 0",
-        ]);
-    }
-    admitted(ours(&fleet)).await;
 }
 
 // ---- restarts of all -------------------------------------------------------------------------
@@ -497,9 +517,11 @@ async fn a_raise_that_broke_off_half_way() {
     let fleet = Fleet::start(3, Kind::Redis);
     let healthy = admitted(ours(&fleet)).await;
     let before = record(&fleet[0]);
-    let [n, list, run, id] = [1, 2, 5, 6].map(|i| before[i].as_str());
+    let [format, n, list, run, id] = [0, 1, 2, 5, 6].map(|i| before[i].as_str());
     let admit = include_str!("../../src/node/kinds/admission/admit.lua");
-    let args = ["2", n, list, run, id, "8000", "100", "8180", "raise"];
+    let args = [
+        format, n, list, run, id, "8000", "100", "8180", "raise",
+    ];
     let call = ["EVAL", admit, "2", "quorate:boot", "quorate:open"];
     let raised = fleet[0].cmd(&[&call[..], &args].concat());
     assert_eq!(raised, redis::Value::Int(1));

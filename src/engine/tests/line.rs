@@ -10,7 +10,7 @@ use crate::{
 
 const ALL: [usize; 3] = [0, 1, 2];
 /// The guard of every node in these tests.
-const GUARD: &str = "30000 2 3 word 5000 i";
+const GUARD: &str = "30000 3 3 word 5000 i";
 
 fn all(letter: char) -> Vec<(usize, char)> {
     ALL.map(|node| (node, letter)).to_vec()
@@ -162,7 +162,7 @@ fn hand_over_with_another_guard_is_ignored() {
     let mut world = World::new(3);
     let (mut answer, place) = world.waits(Renewal::auto());
     for node in ALL {
-        let (seq, token, guard) = (1, 7, "30000 2 3 word 5000 j".into());
+        let (seq, token, guard) = (1, 7, "30000 3 3 word 5000 j".into());
         world.pushes(node, &place, Says::Granted { seq, token, guard });
     }
     assert!(is_open(&mut answer));

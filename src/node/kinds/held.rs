@@ -77,7 +77,7 @@ const P: u64 = 1_760_000_000_000_000;
 const MAX_TOKEN: u64 = (1 << 53) - 1;
 /// How far a RAISE may go beyond TIME: `max_ttl` of the trials and a minute, in µs.
 const AHEAD: u64 = 20_000_000 + 60_000_000;
-const WRONG: &str = "20000 2 3 word 5000 another";
+const WRONG: &str = "20000 3 3 word 5000 another";
 
 /// One target of each kind that can be held.
 fn targets() -> [Target; 5] {

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::node::{admission, mutex::cases, wire::writer::tests::read_back};
 
-    const GUARD: &str = "30000 2 3 word 5000 id";
+    const GUARD: &str = "30000 3 3 word 5000 id";
 
     #[test]
     fn the_guard_goes_last() {

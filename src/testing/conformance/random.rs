@@ -375,7 +375,7 @@ impl Chance {
     ) -> (Command, String) {
         let command = random(self).into();
         let guard = match self.up_to(20) {
-            0 => "20000 2 5 word 5000 nonce".to_owned(),
+            0 => "20000 3 5 word 5000 nonce".to_owned(),
             _ => self.guard.clone(),
         };
         (command, guard)

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The content of `open` on a master that [`Trial::admit`] lets vote.
-pub(crate) const GUARD: &str = "20000 2 3 word 5000 nonce";
+pub(crate) const GUARD: &str = "20000 3 3 word 5000 nonce";
 
 /// The channel that every connection of a trial listens to.
 pub(crate) const CHANNEL: &str = "quorate:wake:trial";

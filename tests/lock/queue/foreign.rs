@@ -159,7 +159,7 @@ async fn a_hand_over_published_by_a_stranger_is_not_a_vote() {
             for seq in 1..=3 {
                 for text in [
                     format!("G {entry} {seq} 9007199254740991 86400000"),
-                    format!("G {entry} {seq} 9007199254740991 30000 2 3 tests 100 id"),
+                    format!("G {entry} {seq} 9007199254740991 30000 3 3 tests 100 id"),
                     format!("N {entry} 86400000"),
                 ] {
                     for publish in ["PUBLISH", "SPUBLISH"] {

@@ -6,7 +6,7 @@
 local max_ttl, margin, w, mode = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 local boot = redis.call('GET', KEYS[1])
 local n, list, max_ttl1, margin1, run, id, _, u, w1 =
-  string.match(boot or '', '^2 (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$')
+  string.match(boot or '', '^' .. ARGV[1] .. ' (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$')
 if not n or #w1 > 15 or n ~= ARGV[2] or list ~= ARGV[3] or run ~= ARGV[4] or id ~= ARGV[5] then
   return 0
 end

@@ -44,13 +44,13 @@ end
 local old
 if boot then
   local first = string.match(boot, '^[^ ]*')
-  if string.match(first, '^%d+$') and not string.match(first, '^0*2$') then
+  if string.match(first, '^%d+$') and string.match(first, '^0*(.*)$') ~= format then
     -- 3: a record of another format. If it is of this run, nothing is written.
     if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
   else
-    local o = { string.match(boot, '^2 (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
+    local o = { string.match(boot, '^' .. format .. ' (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
     if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then
       old = { n = tonumber(o[1]), list = o[2], max_ttl = tonumber(o[3]), margin = tonumber(o[4]), run = o[5],
         id = o[6], v = tonumber(o[7]), u = tonumber(o[8]), w = tonumber(o[9]) }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The number of the format in which the keys on the nodes are written.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The longest `max_ttl`, and the longest margin.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -167,7 +167,7 @@ impl Stored {
     pub(crate) fn read(text: &str) -> Self {
         let format = text.split(' ').next().unwrap_or_default();
         let digits = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
-        if digits && format.trim_start_matches('0') != "2" {
+        if digits && format.trim_start_matches('0') != FORMAT.to_string() {
             return Self::Other(format.chars().take(20).collect());
         }
         match text.parse() {
@@ -190,9 +190,12 @@ impl FromStr for BootRecord {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let words: Vec<&str> = text.split(' ').collect();
-        let ["2", masters, list, max_ttl, margin, run, id, v, u, w] = words[..] else {
+        let [format, masters, list, max_ttl, margin, run, id, v, u, w] = words[..] else {
             return Err(());
         };
+        if format != FORMAT.to_string() {
+            return Err(());
+        }
         // The Lua pattern %S+ works byte by byte. The script reads no more digits than a double keeps.
         let space = |byte: u8| matches!(byte, b'\t'..=b'\r' | b' ');
         let word = |text: &str| match text.is_empty() || text.bytes().any(space) {
@@ -253,10 +256,10 @@ mod tests {
 
     #[test]
     fn a_record_reads_as_it_was_written() {
-        let text = "2 3 a1b2c3d4 30000 5000 abc/00000000/-1 theirs 1 0 1000";
+        let text = "3 3 a1b2c3d4 30000 5000 abc/00000000/-1 theirs 1 0 1000";
         let record: BootRecord = text.parse().unwrap();
         assert_eq!(record.to_string(), text);
-        assert_eq!(record.guard(Rules::ALL), "30000 2 3 a1b2c3d4 5000 theirs");
+        assert_eq!(record.guard(Rules::ALL), "30000 3 3 a1b2c3d4 5000 theirs");
         assert!(!record.votes());
         let ripe = |witnessed| BootRecord {
             witnessed,
@@ -275,23 +278,24 @@ mod tests {
         for bad in [
             "",
             "x",
-            "2",
-            "02 3 l 30000 5000 r i 1 0 1000",
-            "2 3 l 30000 5000 r i 1 0",
-            "2 3 l 30000 5000 r i 1 0 1 1",
-            "2 3 l 30000 5000 r i 2 0 1000",
-            "2 3 l 30000 5000 r i 1  1000",
-            "2 3  30000 5000 r i 1 0 1000",
-            "2 3 l -1 5000 r i 1 0 1000",
-            "2 3 l 86400001 5000 r i 1 0 1000",
-            "2 3 l 30000 86400001 r i 1 0 1000",
-            "2 3 l 30000 5000 r i 1 0 1000000000000000",
+            "3",
+            "03 3 l 30000 5000 r i 1 0 1000",
+            "3 3 l 30000 5000 r i 1 0",
+            "3 3 l 30000 5000 r i 1 0 1 1",
+            "3 3 l 30000 5000 r i 2 0 1000",
+            "3 3 l 30000 5000 r i 1  1000",
+            "3 3  30000 5000 r i 1 0 1000",
+            "3 3 l -1 5000 r i 1 0 1000",
+            "3 3 l 86400001 5000 r i 1 0 1000",
+            "3 3 l 30000 86400001 r i 1 0 1000",
+            "3 3 l 30000 5000 r i 1 0 1000000000000000",
         ] {
             assert_eq!(Stored::read(bad), Stored::Nothing, "{bad:?}");
         }
         for (other, format) in [
             ("1 3 abc/00000000/-1 theirs 30000 1000 500", "1"),
-            ("3", "3"),
+            ("2 3 a1b2c3d4 30000 5000 abc/00000000/-1 theirs 1 0 1000", "2"),
+            ("4", "4"),
             ("99999999999999999999999 x", "99999999999999999999"),
         ] {
             assert_eq!(Stored::read(other), Stored::Other(format.into()));

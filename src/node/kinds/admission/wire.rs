@@ -230,8 +230,8 @@ mod tests {
             ..hello.clone()
         };
         for (hello, brought) in [
-            (hello, "2 3 word 30001 5000 2 1 run/0/-1 id 9 nonce"),
-            (unknown, "2 3 word 30001 5000 0 0   9 nonce"),
+            (hello, "3 3 word 30001 5000 2 1 run/0/-1 id 9 nonce"),
+            (unknown, "3 3 word 30001 5000 0 0   9 nonce"),
         ] {
             let words = words(&Command::Handshake(hello));
             assert_eq!((&*words[0], &*words[1]), ("EVAL", HANDSHAKE.source()));
@@ -261,7 +261,7 @@ mod tests {
                 words[..5],
                 ["EVALSHA", ADMIT.sha(), "2", "q:boot", "q:open"]
             );
-            let brought = format!("2 5 word run id 30000 0 30300 {word}");
+            let brought = format!("3 5 word run id 30000 0 30300 {word}");
             assert_eq!(words[5..].join(" "), brought);
         }
     }

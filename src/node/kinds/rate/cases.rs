@@ -271,7 +271,7 @@ async fn nothing_is_done_without_the_guard(trial: &mut Trial<'_>) {
         },
     ];
     for command in commands {
-        let (command, other) = (command.into(), "20000 2 3 word 5000 other");
+        let (command, other) = (command.into(), "20000 3 3 word 5000 other");
         let answer = trial.ask_with(&command, other).await;
         assert_eq!(answer, Err(Fault::NotAdmitted));
     }

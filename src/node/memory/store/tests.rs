@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-const GUARD: &str = "30000 2 3 word 5000 nonce";
+const GUARD: &str = "30000 3 3 word 5000 nonce";
 const TERMS: Terms = Terms {
     max_ttl: Duration::from_secs(30),
     margin: Duration::from_secs(5),

@@ -40,7 +40,7 @@ fn send<S: AsyncRead + AsyncWrite + Unpin + Send>(
 }
 
 fn guard() -> Arc<Guard> {
-    Guard::new("30000 2 3 word 5000 id".into())
+    Guard::new("30000 3 3 word 5000 id".into())
 }
 
 fn bytes(operations: &[Arc<Operation>]) -> Vec<u8> {

@@ -165,7 +165,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
         other => panic!("{other:?}"),
     };
     assert_eq!(world.acquire(1), Ok(()));
-    assert_eq!(guard(&mut world), "30000 2 3 word 5000 id");
+    assert_eq!(guard(&mut world), "30000 3 3 word 5000 id");
     world.answer(Ok(Answer::Granted(1)));
     world.pass(Duration::from_secs(6));
     let other = BootRecord {
@@ -174,7 +174,7 @@ fn a_request_carries_the_guard_of_the_record_that_was_read_here() {
     };
     world.read(RUN, Stored::Record(other));
     assert_eq!(world.acquire(2), Ok(()));
-    assert_eq!(guard(&mut world), "30000 2 3 word 5000 other");
+    assert_eq!(guard(&mut world), "30000 3 3 word 5000 other");
 }
 
 #[test]
@@ -268,8 +268,8 @@ fn a_record_of_another_fleet_is_refused_with_both_sides_named() {
             ],
         ),
         (
-            Stored::Other("1".into()),
-            ["format 1", "format 2", "one version", "DEL quorate:boot"],
+            Stored::Other("2".into()),
+            ["format 2", "format 3", "one version", "DEL quorate:boot"],
         ),
         (Stored::Nothing, ["no record", "", "", ""]),
     ] {

@@ -168,6 +168,6 @@ mod without {
         let node = &mut Node::new(Rules::without(Rule::OwnGuard));
         let (record, _) = node.meet(hello());
         node.meet(knowing(&record, Z));
-        assert_eq!(node.memory.open(), Some("30000 2 3 word 5000 "), "no id");
+        assert_eq!(node.memory.open(), Some("30000 3 3 word 5000 "), "no id");
     }
 }

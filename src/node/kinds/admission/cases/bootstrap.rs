@@ -37,7 +37,7 @@ pub(super) async fn every_mode_of_admit(trial: &mut Trial<'_>) {
     trial.change(Change::Flush).await;
     let nothing = Admit {
         mode: Mode::Forced,
-        ..admission_of(&"2 3 word 20000 5000 r i 0 0 0".parse().unwrap())
+        ..admission_of(&"3 3 word 20000 5000 r i 0 0 0".parse().unwrap())
     };
     assert_eq!(
         trial.say(Command::Admit(nothing)).await,

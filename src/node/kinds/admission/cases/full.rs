@@ -44,13 +44,13 @@ pub(super) async fn a_full_server_frees_and_grants_nothing(trial: &mut Trial<'_>
 }
 
 pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>) {
-    let gone = "2 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
-    let ripe = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
-    let guard = "20000 2 3 word 5000 old";
+    let gone = "3 3 word 20000 5000 eeee/00000000/-1 old 0 0 25200";
+    let ripe = "3 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
+    let guard = "20000 3 3 word 5000 old";
     // A server does not stop a script after its first write, and DEL is a write.
     let (answered, boot, open) = full(trial, gone, Some(guard)).await;
     assert!(answered && open.is_none());
-    assert_eq!(boot, "2 3 word 20000 5000 RUN/00000000/-1 nonce 1 1 0");
+    assert_eq!(boot, "3 3 word 20000 5000 RUN/00000000/-1 nonce 1 1 0");
     let refused = |boot: &str| (false, boot.to_owned(), None);
     assert_eq!(full(trial, gone, None).await, refused(gone));
     assert_eq!(

@@ -63,7 +63,7 @@ pub(super) async fn a_handshake_answers_the_greater_w_and_writes_it_if_worthwhil
         (40_000, 40_400, 40_400),
         (97_200_000, 98_172_000, 97_200_000),
     ] {
-        let boot = format!("2 3 word 20000 5000 RUN/00000000/-1 old 0 0 {w}");
+        let boot = format!("3 3 word 20000 5000 RUN/00000000/-1 old 0 0 {w}");
         trial.put(Key::Boot, Some(&boot)).await;
         let hello = brought(&format!("3 word 20000 5000 0 0 {x}"), Some(&boot));
         let hello = Handshake {
@@ -73,11 +73,11 @@ pub(super) async fn a_handshake_answers_the_greater_w_and_writes_it_if_worthwhil
         let (record, _) = trial.record(&hello).await;
         assert_eq!(record.witnessed, x.min(97_200_000), "{w}, {x}");
         let [stands, _] = trial.stands().await;
-        let wanted = format!("2 3 word 20000 5000 RUN/00000000/-1 old 0 0 {written}");
+        let wanted = format!("3 3 word 20000 5000 RUN/00000000/-1 old 0 0 {written}");
         assert_eq!(stands, Some(wanted), "{}: {w}, {x}", trial.name());
     }
     // Any other change writes the w too.
-    let boot = "2 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
+    let boot = "3 3 word 20000 5000 RUN/00000000/-1 old 0 0 25200";
     trial.put(Key::Boot, Some(boot)).await;
     let told = brought("3 word 20000 5000 0 1 25201", Some(boot));
     trial
@@ -86,7 +86,7 @@ pub(super) async fn a_handshake_answers_the_greater_w_and_writes_it_if_worthwhil
             ..told
         })
         .await;
-    let wanted = "2 3 word 20000 5000 RUN/00000000/-1 old 0 1 25201";
+    let wanted = "3 3 word 20000 5000 RUN/00000000/-1 old 0 1 25201";
     assert_eq!(trial.stands().await[0].as_deref(), Some(wanted));
 }
 

@@ -90,13 +90,13 @@ fn no_record(lines: &mut Lines) {
     for (hello, after) in [
         (
             "3 word 20000 5000 0 0 90000",
-            "2 3 word 20000 5000 here new 0 0 0",
+            "3 3 word 20000 5000 here new 0 0 0",
         ),
         (
             "3 word 20000 5000 1 0 90000",
-            "2 3 word 20000 5000 here new 1 0 0",
+            "3 3 word 20000 5000 here new 1 0 0",
         ),
-        ("5 list 1 0 2 1 0", "2 5 list 1 0 here new 1 1 0"),
+        ("5 list 1 0 2 1 0", "3 5 list 1 0 here new 1 1 0"),
     ] {
         lines.add(line, "-", hello, after);
     }
@@ -105,28 +105,28 @@ fn no_record(lines: &mut Lines) {
         "",
         "garbage",
         "garbage here",
-        "2",
-        "02 3 word 20000 5000 here old 1 1 90000",
-        " 2 3 word 20000 5000 here old 1 1 90000",
-        "2 3 word 20000 5000 here old 1 1 90000 ",
-        "2 3 word 20000 5000 here old 1 1",
-        "2 3  20000 5000 here old 1 1 90000",
-        "2 3 word 20000 5000 here old 2 1 90000",
-        "2 3 word 20000 5000 here old 1 x 90000",
-        "2 3 word 20000 5000 here old 1 1 -90000",
-        "2 3 word 20000 5000 here old 1 1 9e4",
-        "2 3 word 20000 5000 here old 1 1 1000000000000000",
-        "2 1000000000000000 word 20000 5000 here old 1 1 0",
+        "3",
+        "03 3 word 20000 5000 here old 1 1 90000",
+        " 3 3 word 20000 5000 here old 1 1 90000",
+        "3 3 word 20000 5000 here old 1 1 90000 ",
+        "3 3 word 20000 5000 here old 1 1",
+        "3 3  20000 5000 here old 1 1 90000",
+        "3 3 word 20000 5000 here old 2 1 90000",
+        "3 3 word 20000 5000 here old 1 x 90000",
+        "3 3 word 20000 5000 here old 1 1 -90000",
+        "3 3 word 20000 5000 here old 1 1 9e4",
+        "3 3 word 20000 5000 here old 1 1 1000000000000000",
+        "3 1000000000000000 word 20000 5000 here old 1 1 0",
         // Terms above 24 h.
-        "2 3 word 86400001 5000 here old 1 1 90000",
-        "2 3 word 20000 86400001 here old 1 1 90000",
+        "3 3 word 86400001 5000 here old 1 1 90000",
+        "3 3 word 20000 86400001 here old 1 1 90000",
     ] {
         let hello = "3 word 20000 5000 0 0 90000";
-        lines.add(line, bad, hello, "2 3 word 20000 5000 here new 0 0 0");
+        lines.add(line, bad, hello, "3 3 word 20000 5000 here new 0 0 0");
     }
     for day in [
-        "2 3 word 86400000 5000 here old 0 0 7",
-        "2 3 word 20000 86400000 here old 0 0 7",
+        "3 3 word 86400000 5000 here old 0 0 7",
+        "3 3 word 20000 86400000 here old 0 0 7",
     ] {
         let line = "3 24 h is a record";
         lines.add(line, day, "3 word 20000 5000 0 0 0", day);
@@ -138,30 +138,30 @@ fn another_run(lines: &mut Lines) {
     for (boot, hello, after) in [
         // With any N and list.
         (
-            "2 3 word 30000 6000 there old 0 0 36299",
+            "3 3 word 30000 6000 there old 0 0 36299",
             "3 word 20000 5000 0 0 90000",
-            "2 3 word 20000 5000 here new 0 0 0",
+            "3 3 word 20000 5000 here new 0 0 0",
         ),
         (
-            "2 5 word 20000 5000 there old 1 0 25199",
+            "3 5 word 20000 5000 there old 1 0 25199",
             "3 word 20000 5000 0 0 90000",
-            "2 3 word 20000 5000 here new 0 0 0",
+            "3 3 word 20000 5000 here new 0 0 0",
         ),
         (
-            "2 3 other 20000 5000 there old 1 0 25199",
+            "3 3 other 20000 5000 there old 1 0 25199",
             "3 word 20000 5000 1 0 90000",
-            "2 3 word 20000 5000 here new 1 0 0",
+            "3 3 word 20000 5000 here new 1 0 0",
         ),
         // u goes on.
         (
-            "2 3 word 20000 5000 there old 0 1 0",
+            "3 3 word 20000 5000 there old 0 1 0",
             "3 word 20000 5000 0 0 0",
-            "2 3 word 20000 5000 here new 0 1 0",
+            "3 3 word 20000 5000 here new 0 1 0",
         ),
         (
-            "2 3 word 20000 5000 there old 0 0 0",
+            "3 3 word 20000 5000 there old 0 0 0",
             "3 word 20000 5000 0 1 0",
-            "2 3 word 20000 5000 here new 0 1 0",
+            "3 3 word 20000 5000 here new 0 1 0",
         ),
     ] {
         lines.add(line, boot, hello, after);
@@ -172,7 +172,7 @@ fn another_run(lines: &mut Lines) {
         "there old 1 0 25199",
         "there old 1 0 0",
     ] {
-        let boot = format!("2 3 word 20000 5000 {old}");
+        let boot = format!("3 3 word 20000 5000 {old}");
         // 1 if it had voted.
         let u = u8::from(old.ends_with("25200"));
         for (hello, stored) in [
@@ -197,20 +197,20 @@ fn another_run(lines: &mut Lines) {
                 format!("10000 9000 here new 1 {u} 0"),
             ),
         ] {
-            lines.add(line, &boot, hello, &format!("2 3 word {stored}"));
+            lines.add(line, &boot, hello, &format!("3 3 word {stored}"));
         }
         let hello = "3 other 10000 9000 0 0 0";
-        let after = format!("2 3 other 10000 9000 here new 0 {u} 0");
+        let after = format!("3 3 other 10000 9000 here new 0 {u} 0");
         lines.add("NEW of another list: as brought", &boot, hello, &after);
         let hello = "5 word 10000 9000 1 0 0";
-        let after = format!("2 5 word 10000 9000 here new 1 {u} 0");
+        let after = format!("3 5 word 10000 9000 here new 1 {u} 0");
         lines.add("NEW of another N: as brought", &boot, hello, &after);
     }
     let line = "2 replid2 turned to zeros: the same memory, under its new name";
-    let boot = "2 3 word 20000 5000 freed old 0 0 1000";
+    let boot = "3 3 word 20000 5000 freed old 0 0 1000";
     for (x, w) in [("2000", 2000), ("2000/run", 1000), ("2000/nobody", 1000)] {
         let hello = format!("3 word 20000 5000 0 0 {x}");
-        let after = format!("2 3 word 20000 5000 here old 0 0 {w}");
+        let after = format!("3 3 word 20000 5000 here old 0 0 {w}");
         lines.add(line, boot, &hello, &after);
     }
 }
@@ -218,7 +218,10 @@ fn another_run(lines: &mut Lines) {
 fn another_format(lines: &mut Lines) {
     for boot in [
         "1 3 here old 20000 1000 500",
-        "3 RUN",
+        // A whole record of format 2, whose words are those of format 3.
+        "2 3 word 20000 5000 here old 1 1 90000",
+        "2 RUN",
+        "4 RUN",
         "77 what:RUN:ever",
         "0 here",
         "99999999999999999999999 RUN",
@@ -227,10 +230,17 @@ fn another_format(lines: &mut Lines) {
             lines.add("3 another format, of this run", boot, hello, "=");
         }
     }
-    for boot in ["1 3 there old 20000 90000 500", "3", "0", "77 whatever"] {
+    for boot in [
+        "1 3 there old 20000 90000 500",
+        "2 3 word 20000 5000 there old 1 1 90000",
+        "2",
+        "4",
+        "0",
+        "77 whatever",
+    ] {
         let line = "3 another format, of another run";
         let hello = "3 word 20000 5000 1 0 0";
-        lines.add(line, boot, hello, "2 3 word 20000 5000 here new 1 0 0");
+        lines.add(line, boot, hello, "3 3 word 20000 5000 here new 1 0 0");
     }
 }
 
@@ -243,12 +253,12 @@ fn who_vouches_replaces(lines: &mut Lines) {
                 // The u of the old record goes on in the new one.
                 let hello = format!("3 word 20000 5000 {v} 0 0");
                 for fleet in ["5 word", "3 other"] {
-                    let boot = format!("2 {fleet} 20000 5000 here old {stored} 1 {w}");
+                    let boot = format!("3 {fleet} 20000 5000 here old {stored} 1 {w}");
                     let after = match v >= 1 && unripe {
-                        true => "2 3 word 20000 5000 here new 1 1 0",
+                        true => "3 3 word 20000 5000 here new 1 1 0",
                         // Nobody has vouched for it, and this client has read it before (4a).
                         false if v == 0 && stored == 0 && unripe => {
-                            "2 3 word 20000 5000 here new 0 1 0"
+                            "3 3 word 20000 5000 here new 0 1 0"
                         }
                         false => "=",
                     };
@@ -256,7 +266,7 @@ fn who_vouches_replaces(lines: &mut Lines) {
                 }
                 // Z is the same: 10 s more margin, 10.1 s less max_ttl.
                 for (max_ttl, margin) in [(20_001, 4998), (9900, 15_201)] {
-                    let old = format!("2 3 word {max_ttl} {margin} here old {stored} 0 {w}");
+                    let old = format!("3 3 word {max_ttl} {margin} here old {stored} 0 {w}");
                     let z = Terms {
                         max_ttl: Duration::from_millis(max_ttl),
                         margin: Duration::from_millis(margin),
@@ -266,13 +276,13 @@ fn who_vouches_replaces(lines: &mut Lines) {
                     let joined = (max_ttl.max(20_000), margin.max(5000));
                     let after = match (v, stored, unripe) {
                         (1 | 2, 0, true) | (2, 1, true) => {
-                            "2 3 word 20000 5000 here new 1 0 0".to_owned()
+                            "3 3 word 20000 5000 here new 1 0 0".to_owned()
                         }
                         // Line 6.
                         (1 | 2, ..) | (0, 0, true) => {
                             let (max_ttl, margin) = joined;
                             let v = stored.max(v.min(1));
-                            format!("2 3 word {max_ttl} {margin} here old {v} 0 {w}")
+                            format!("3 3 word {max_ttl} {margin} here old {v} 0 {w}")
                         }
                         _ => old.clone(),
                     };
@@ -296,11 +306,11 @@ fn what_never_voted_gives_way(lines: &mut Lines) {
         (1, 1, 95_899),
     ] {
         for fleet in ["5 word", "3 other"] {
-            let boot = format!("2 {fleet} 90000 5000 here old {v} {u} {w}");
+            let boot = format!("3 {fleet} 90000 5000 here old {v} {u} {w}");
             let hello = "3 word 20000 5000 0 0 90000";
             let after = match (v, u, w) {
-                (0, 0, 0..95_900) => "2 3 word 20000 5000 here new 0 0 0",
-                (0, 1, 0) => "2 3 word 20000 5000 here new 0 1 0",
+                (0, 0, 0..95_900) => "3 3 word 20000 5000 here new 0 0 0",
+                (0, 1, 0) => "3 3 word 20000 5000 here new 0 1 0",
                 _ => "=",
             };
             lines.add(line, &boot, hello, after);
@@ -311,8 +321,8 @@ fn what_never_voted_gives_way(lines: &mut Lines) {
         }
     }
     let line = "4 a record of one's own goes on";
-    let boot = "2 3 word 20000 5000 here old 0 0 1000";
-    let after = "2 3 word 20000 5000 here old 0 0 2000";
+    let boot = "3 3 word 20000 5000 here old 0 0 1000";
+    let after = "3 3 word 20000 5000 here old 0 0 2000";
     lines.add(line, boot, "3 word 20000 5000 0 0 2000", after);
 }
 
@@ -322,12 +332,12 @@ fn terms_grow(lines: &mut Lines) {
         for stored in 0..=1 {
             for w in [25_199, 25_200] {
                 let changes = v >= 1 || (stored == 0 && w == 25_199);
-                let boot = format!("2 3 word 20000 5000 here old {stored} 0 {w}");
+                let boot = format!("3 3 word 20000 5000 here old {stored} 0 {w}");
                 let now = stored.max(v.min(1));
                 for (max_ttl, margin) in [(20_000, 5000), (20_001, 5000), (20_000, 5001)] {
                     let hello = format!("3 word {max_ttl} {margin} {v} 0 0");
                     let after = match changes {
-                        true => format!("2 3 word {max_ttl} {margin} here old {now} 0 {w}"),
+                        true => format!("3 3 word {max_ttl} {margin} here old {now} 0 {w}"),
                         false => boot.clone(),
                     };
                     lines.add("6 equal or greater brought", &boot, &hello, &after);
@@ -341,9 +351,9 @@ fn used_and_witnessed(lines: &mut Lines) {
     for (stored, told, after) in [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)] {
         // Also for a voter, and from a client that sees no voters and may change nothing else.
         for w in [25_199, 25_200] {
-            let boot = format!("2 3 word 20000 5000 here old 1 {stored} {w}");
+            let boot = format!("3 3 word 20000 5000 here old 1 {stored} {w}");
             let hello = format!("3 word 10000 5000 0 {told} 0");
-            let after = format!("2 3 word 20000 5000 here old 1 {after} {w}");
+            let after = format!("3 3 word 20000 5000 here old 1 {after} {w}");
             lines.add("6a u is never taken back", &boot, &hello, &after);
         }
     }
@@ -363,21 +373,21 @@ fn used_and_witnessed(lines: &mut Lines) {
         (25_200, "97200001", 97_200_000),
         (25_200, "18446744073709551615", 97_200_000),
     ] {
-        let boot = format!("2 3 word 20000 5000 here old 0 0 {w}");
+        let boot = format!("3 3 word 20000 5000 here old 0 0 {w}");
         let hello = format!("3 word 20000 5000 0 0 {x}");
-        let after = format!("2 3 word 20000 5000 here old 0 0 {after}");
+        let after = format!("3 3 word 20000 5000 here old 0 0 {after}");
         lines.add(line, &boot, &hello, &after);
     }
     let line = "7 at most Z, where that is more than 27 h, and it is that of what now stands";
     for x in [173_663_999, 173_664_000, 173_664_001] {
         let w = x.min(173_664_000);
-        let boot = "2 3 word 86400000 86400000 here old 0 0 0";
+        let boot = "3 3 word 86400000 86400000 here old 0 0 0";
         let hello = format!("3 word 20000 5000 0 0 {x}");
-        let after = format!("2 3 word 86400000 86400000 here old 0 0 {w}");
+        let after = format!("3 3 word 86400000 86400000 here old 0 0 {w}");
         lines.add(line, boot, &hello, &after);
-        let boot = "2 3 word 20000 5000 here old 0 0 0";
+        let boot = "3 3 word 20000 5000 here old 0 0 0";
         let hello = format!("3 word 86400000 86400000 1 0 {x}");
-        let after = format!("2 3 word 86400000 86400000 here old 1 0 {w}");
+        let after = format!("3 3 word 86400000 86400000 here old 1 0 {w}");
         lines.add(line, boot, &hello, &after);
     }
 }

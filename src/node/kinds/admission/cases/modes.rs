@@ -40,7 +40,7 @@ pub(crate) fn modes() -> Vec<Brought> {
             after: (after != "=").then(|| spelled(after)),
         });
     };
-    let boot = "2 3 word 20000 5000 here old 0 0 25200";
+    let boot = "3 3 word 20000 5000 here old 0 0 25200";
     for mode in ["new", "raise", "forced"] {
         for brought in [
             "5 word 20000 5000 here old 25200",
@@ -54,24 +54,25 @@ pub(crate) fn modes() -> Vec<Brought> {
             add(line, boot, &format!("{brought} {mode}"), "=");
         }
         let brought = format!("3 word 30000 6000 here old 25199 {mode}");
-        let after = "2 3 word 30000 6000 here old 1 0 25200";
+        let after = "3 3 word 30000 6000 here old 1 0 25200";
         add("terms as brought, w the greater", boot, &brought, after);
         let brought = format!("3 word 20000 5000 here old 97200000 {mode}");
-        let after = "2 3 word 20000 5000 here old 1 0 97200000";
+        let after = "3 3 word 20000 5000 here old 1 0 97200000";
         add("w as brought", boot, &brought, after);
         for bad in [
             "garbage",
             "1 3 here old 20000 25200 500",
-            "2 3 word 20000 5000 here old 0 2 25200",
-            "2 3 word 86400001 5000 here old 0 0 99999999",
-            "2 3 word 20000 5000 here old 0 0 1000000000000000",
+            "2 3 word 20000 5000 here old 0 0 25200",
+            "3 3 word 20000 5000 here old 0 2 25200",
+            "3 3 word 86400001 5000 here old 0 0 99999999",
+            "3 3 word 20000 5000 here old 0 0 1000000000000000",
         ] {
             let brought = format!("3 word 86400000 86400000 here old 25200 {mode}");
             add("what does not parse", bad, &brought, "=");
         }
         // Every combination of u and voting.
         for (u, w) in [(0, 25_199), (0, 25_200), (1, 25_199), (1, 25_200)] {
-            let boot = format!("2 3 word 20000 5000 here old 0 {u} {w}");
+            let boot = format!("3 3 word 20000 5000 here old 0 {u} {w}");
             let refused = match mode {
                 "new" => u == 1,
                 "raise" => w == 25_199,
@@ -79,7 +80,7 @@ pub(crate) fn modes() -> Vec<Brought> {
             };
             let after = match refused {
                 true => "=".to_owned(),
-                false => format!("2 3 word 20000 5000 here old 1 {u} 25200"),
+                false => format!("3 3 word 20000 5000 here old 1 {u} 25200"),
             };
             let brought = format!("3 word 20000 5000 here old 25200 {mode}");
             add("u of new ones, a vote to raise", &boot, &brought, &after);

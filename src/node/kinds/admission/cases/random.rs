@@ -64,13 +64,13 @@ pub(crate) fn boot(chance: &mut Chance) -> String {
     ]);
     match chance.up_to(8) {
         0 => chance
-            .one(&["", "garbage", "garbage RUN", "2", "2 3 word"])
+            .one(&["", "garbage", "garbage RUN", "3", "3 3 word"])
             .into(),
         1 => format!(
             "{} 3 {run} id 20000 1000 500",
-            chance.one(&["1", "3", "0", "77"])
+            chance.one(&["1", "2", "0", "77"])
         ),
-        2 => format!("2 3 word 86400001 5000 {run} id 1 1 90000"),
+        2 => format!("3 3 word 86400001 5000 {run} id 1 1 90000"),
         _ => BootRecord {
             masters: masters(chance),
             list: list(chance).into(),

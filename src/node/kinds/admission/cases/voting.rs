@@ -15,12 +15,12 @@ pub(super) async fn a_node_that_may_not_vote_takes_only_releases(trial: &mut Tri
     .map(node::Command::from);
     let questions = [inspect("a"), evict("a")].map(node::Command::from);
     for guard in [
-        "20000 2 5 word 5000 nonce",
-        "20000 2 3 other 5000 nonce",
-        "30000 2 3 word 5000 nonce",
-        "20000 2 3 word 5001 nonce",
+        "20000 3 5 word 5000 nonce",
+        "20000 3 3 other 5000 nonce",
+        "30000 3 3 word 5000 nonce",
+        "20000 3 3 word 5001 nonce",
         // `OwnGuard`: the data of another member.
-        "20000 2 3 word 5000 theirs",
+        "20000 3 3 word 5000 theirs",
         "1 3 20000",
         "",
     ] {

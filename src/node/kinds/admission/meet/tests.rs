@@ -66,7 +66,7 @@ fn nothing_is_written_on_a_replica_or_in_a_cluster() {
         for boot in [
             None,
             Some("garbage"),
-            Some("2 3 word 1 0 RUN/x/-1 old 0 0 0"),
+            Some("3 3 word 1 0 RUN/x/-1 old 0 0 0"),
         ] {
             let hello = brought("3 word 20000 5000 2 1 0", None);
             assert_eq!(meet(boot, &server, &hello, false, Rules::ALL), None);
@@ -114,18 +114,18 @@ mod without {
     fn run_and_record() {
         case(
             RunAndRecord,
-            "2 3 word 20000 5000 there old 0 0 25200",
+            "3 3 word 20000 5000 there old 0 0 25200",
             "3 word 20000 5000 0 0 0",
-            "2 3 word 20000 5000 here new 1 1 0",
-            "2 3 word 20000 5000 here old 0 0 25200",
+            "3 3 word 20000 5000 here new 1 1 0",
+            "3 3 word 20000 5000 here old 0 0 25200",
         );
     }
 
     #[test]
     fn run_first() {
         for boot in [
-            "2 5 word 20000 5000 there old 0 0 0",
-            "2 3 other 20000 5000 there old 0 0 0",
+            "3 5 word 20000 5000 there old 0 0 0",
+            "3 3 other 20000 5000 there old 0 0 0",
             "1 3 there old 20000 0 500",
         ] {
             let hello = "3 word 20000 5000 0 0 0";
@@ -133,7 +133,7 @@ mod without {
                 RunFirst,
                 boot,
                 hello,
-                "2 3 word 20000 5000 here new 0 0 0",
+                "3 3 word 20000 5000 here new 0 0 0",
                 "=",
             );
         }
@@ -143,16 +143,16 @@ mod without {
     fn unused_gives_way() {
         case(
             UnusedGivesWay,
-            "2 3 other 20000 5000 here old 0 0 25199",
+            "3 3 other 20000 5000 here old 0 0 25199",
             "3 word 20000 5000 0 0 0",
-            "2 3 word 20000 5000 here new 0 0 0",
+            "3 3 word 20000 5000 here new 0 0 0",
             "=",
         );
     }
 
     #[test]
     fn visited_stays() {
-        let boot = spelled("2 3 other 20000 5000 here old 0 0 25199");
+        let boot = spelled("3 3 other 20000 5000 here old 0 0 25199");
         let hello = brought("3 word 20000 5000 0 0 0", Some(&boot));
         for (rules, stays) in [(Rules::ALL, true), (Rules::without(VisitedStays), false)] {
             let met = meet(Some(&boot), &server(), &hello, true, rules);
@@ -164,8 +164,8 @@ mod without {
     fn same_fleet_and_same_list() {
         let hello = "3 word 20000 5000 0 0 0";
         for (rule, boot) in [
-            (SameFleet, "2 5 word 20000 5000 here old 0 0 25200"),
-            (SameList, "2 3 other 20000 5000 here old 0 0 25200"),
+            (SameFleet, "3 5 word 20000 5000 here old 0 0 25200"),
+            (SameList, "3 3 other 20000 5000 here old 0 0 25200"),
         ] {
             case(rule, boot, hello, "=", boot);
         }
@@ -174,20 +174,20 @@ mod without {
     #[test]
     fn voucher_replaces() {
         let hello = "3 word 20000 5000 1 0 0";
-        let new = "2 3 word 20000 5000 here new 1 0 0";
+        let new = "3 3 word 20000 5000 here new 1 0 0";
         case(
             VoucherReplaces,
-            "2 5 word 20000 5000 here old 0 0 0",
+            "3 5 word 20000 5000 here old 0 0 0",
             hello,
             new,
             "=",
         );
         case(
             VoucherReplaces,
-            "2 3 word 30000 5000 here old 0 0 0",
+            "3 3 word 30000 5000 here old 0 0 0",
             hello,
             new,
-            "2 3 word 30000 5000 here old 1 0 0",
+            "3 3 word 30000 5000 here old 1 0 0",
         );
     }
 
@@ -195,10 +195,10 @@ mod without {
     fn lone_voter_lowers() {
         case(
             LoneVoterLowers,
-            "2 3 word 30000 5000 here old 1 0 0",
+            "3 3 word 30000 5000 here old 1 0 0",
             "3 word 20000 5000 1 0 0",
-            "2 3 word 30000 5000 here old 1 0 0",
-            "2 3 word 20000 5000 here new 1 0 0",
+            "3 3 word 30000 5000 here old 1 0 0",
+            "3 3 word 20000 5000 here new 1 0 0",
         );
     }
 
@@ -206,10 +206,10 @@ mod without {
     fn strangers_change_nothing() {
         case(
             StrangersChangeNothing,
-            "2 3 word 20000 5000 here old 1 0 0",
+            "3 3 word 20000 5000 here old 1 0 0",
             "3 word 30000 5000 0 0 0",
-            "2 3 word 20000 5000 here old 1 0 0",
-            "2 3 word 30000 5000 here old 1 0 0",
+            "3 3 word 20000 5000 here old 1 0 0",
+            "3 3 word 30000 5000 here old 1 0 0",
         );
     }
 
@@ -217,10 +217,10 @@ mod without {
     fn disk_vouches() {
         case(
             DiskVouches,
-            "2 3 word 20000 5000 there old 0 0 25200",
+            "3 3 word 20000 5000 there old 0 0 25200",
             "3 word 10000 0 0 0 0",
-            "2 3 word 20000 5000 here new 1 1 0",
-            "2 3 word 10000 0 here new 0 1 0",
+            "3 3 word 20000 5000 here new 1 1 0",
+            "3 3 word 10000 0 here new 0 1 0",
         );
     }
 
@@ -229,20 +229,20 @@ mod without {
         // Without the rule, the record votes for a client with a smaller margin, and is not replaced.
         case(
             MarginInRecord,
-            "2 5 word 20000 5000 here old 0 0 21200",
+            "3 5 word 20000 5000 here old 0 0 21200",
             "3 word 20000 1000 1 0 0",
-            "2 3 word 20000 1000 here new 1 0 0",
+            "3 3 word 20000 1000 here new 1 0 0",
             "=",
         );
     }
 
     #[test]
     fn own_guard() {
-        let record: BootRecord = "2 3 word 20000 5000 r old 0 0 0".parse().unwrap();
-        assert_eq!(record.guard(Rules::ALL), "20000 2 3 word 5000 old");
+        let record: BootRecord = "3 3 word 20000 5000 r old 0 0 0".parse().unwrap();
+        assert_eq!(record.guard(Rules::ALL), "20000 3 3 word 5000 old");
         assert_eq!(
             record.guard(Rules::without(OwnGuard)),
-            "20000 2 3 word 5000 "
+            "20000 3 3 word 5000 "
         );
     }
 }

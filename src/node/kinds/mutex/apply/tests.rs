@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The longest lease is 30 s.
-const GUARD: &str = "30000 2 3 word 5000 nonce";
+const GUARD: &str = "30000 3 3 word 5000 nonce";
 /// A TIME in the middle of a period and of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const TWO_DAYS_US: u64 = 2 * 24 * 3600 * 1_000_000;

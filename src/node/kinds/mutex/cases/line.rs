@@ -293,7 +293,7 @@ pub(super) async fn a_release_by_a_waiter_leaves_the_queue(trial: &mut Trial<'_>
 
 pub(super) async fn a_memory_that_may_not_vote_serves_nobody(trial: &mut Trial<'_>) {
     stand(trial, "a", &[(2, place(1, 50)), (3, place(1, 60))]).await;
-    let wrong = "20000 2 3 word 5000 another";
+    let wrong = "20000 3 3 word 5000 another";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [2, 1] {
         let answer = trial.ask_with(&free("a", owner).into(), wrong).await;

@@ -221,7 +221,7 @@ pub(super) async fn a_release_frees_only_what_its_owner_holds(trial: &mut Trial<
     assert_eq!(inspected(trial).await.reading, 2);
     assert_eq!(say(trial, release(1)).await, Answer::Released(true));
     assert_eq!(say(trial, release(1)).await, Answer::Released(false));
-    let strangers = "20000 2 5 word 5000 nonce";
+    let strangers = "20000 3 5 word 5000 nonce";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     assert_eq!(
         trial.ask_with(&release(2).into(), strangers).await,

@@ -46,7 +46,7 @@ pub(super) async fn only_live_waiters_are_told_and_only_if_something_was_freed(
     say(trial, release(1)).await;
     say(trial, release(1)).await;
     assert_eq!(trial.pushes().await, [], "one reads still");
-    let strangers = "20000 2 5 word 5000 nonce";
+    let strangers = "20000 3 5 word 5000 nonce";
     let _ = trial.ask_with(&release(2).into(), strangers).await;
     assert_eq!(trial.pushes().await, [], "it may not vote");
     granted(trial, writes(4)).await;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The longest lease is 20 s.
-const GUARD: &str = "20000 2 3 word 5000 nonce";
+const GUARD: &str = "20000 3 3 word 5000 nonce";
 /// A TIME in the middle of a ms.
 const T: u64 = 1_760_000_000_000_500;
 const CHANNEL: &str = "wake:1";

@@ -33,7 +33,7 @@ pub(super) async fn an_inspection_names_a_hundred_of_each(trial: &mut Trial<'_>)
 
 pub(super) async fn a_memory_that_may_not_vote_tells_nobody(trial: &mut Trial<'_>) {
     stand(trial, 2, &[(1, seat(50)), (2, seat(60)), (3, seat(70))]).await;
-    let wrong = "20000 2 3 word 5000 another";
+    let wrong = "20000 3 3 word 5000 another";
     let unadmitted = Ok(Answer::ReleasedUnadmitted);
     for owner in [1, 101, 99] {
         let answer = trial.ask_with(&release(owner).into(), wrong).await;

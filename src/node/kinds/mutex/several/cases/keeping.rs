@@ -112,7 +112,7 @@ pub(super) async fn a_release_frees_only_what_its_owner_holds(trial: &mut Trial<
 }
 
 pub(super) async fn a_memory_that_may_not_vote_frees(trial: &mut Trial<'_>) {
-    let other = "20000 2 9 word 5000 nonce";
+    let other = "20000 3 9 word 5000 nonce";
     one::stand(trial, "a", &[(2, one::place(1, 50))]).await;
     one::say(trial, one::acquire("b", 1, secs(10), 5)).await;
     for command in [
