@@ -303,7 +303,9 @@ fn with_the_rollback_off_leftovers_are_found() {
 fn semaphores_hold_under_load_too() {
     let field = Field::new(5);
     let words = ["--semaphore", "3", "--names", "2", "--duration", "8s"];
-    let load = field.torture(&[words.as_slice(), &["--section", "50ms", "--json"]].concat());
+    // A label with slashes is not a path of the history.
+    let more = ["--section", "50ms", "--json", "--label", "http://a:1/b"];
+    let load = field.torture(&[words.as_slice(), &more].concat());
     field.under_way();
     field.fleet[1].kill9();
     field.fleet[4].kill9();
@@ -330,6 +332,7 @@ fn semaphores_hold_under_load_too() {
     let all: String = files
         .map(|file| fs::read_to_string(file.path()).unwrap())
         .collect();
+    assert!(all.contains("\"label\":\"http://a:1/b."), "{all}");
     for slot in 0..3 {
         assert!(all.contains(&format!("\"slot\":{slot}}}")), "slot {slot}");
         assert!(all.contains(&format!("\"name\":\"torture-1/{slot}\"")));

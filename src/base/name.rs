@@ -192,20 +192,25 @@ pub(crate) fn keyed(name: &str, key: &str) -> Arc<str> {
     format!("{}:{name}:{key}", name.len()).into()
 }
 
-/// Checks a word that stands in keys and records: a key prefix, a fleet's name, a label.
+/// Checks a word that stands in keys and records: a key prefix, a fleet's name.
 pub(crate) fn check_word(what: &str, word: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
     if !word.is_empty() && word.len() <= LONGEST_WORD && word.chars().all(fits) {
         return Ok(());
     }
-    // A URL in the wrong place may hold a password.
-    let shown = match word.contains(['/', '@']) {
+    Err(Error::Invalid(format!(
+        "the {what}{} must be 1 to {LONGEST_WORD} characters of A-Z a-z 0-9 . _ : -",
+        quoted(word)
+    )))
+}
+
+/// A word that was refused, as an error shows it: a space and the word in quotes. A URL in the wrong place may hold a
+/// password, so nothing is shown of it.
+pub(crate) fn quoted(word: &str) -> String {
+    match word.contains(['/', '@']) {
         true => String::new(),
         false => format!(" {word:?}"),
-    };
-    Err(Error::Invalid(format!(
-        "the {what}{shown} must be 1 to {LONGEST_WORD} characters of A-Z a-z 0-9 . _ : -"
-    )))
+    }
 }
 
 #[cfg(test)]

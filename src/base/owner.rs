@@ -8,7 +8,10 @@ use std::{fmt, sync::Arc};
 use rand::{Rng, SeedableRng, TryRng, rngs::StdRng, rngs::SysRng};
 use uuid::Uuid;
 
-use crate::{Error, base::name::check_word};
+use crate::{Error, base::name::quoted};
+
+/// The longest label, in characters, which are ASCII.
+const LONGEST_LABEL: usize = 128;
 
 /// The text that names a holder on a node: `<owner>@<label>`, with the owner as 32 hex digits. Never reused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +60,7 @@ pub(crate) fn is_entry(text: &str) -> bool {
 pub(crate) fn owner_of(entry: &str) -> Option<Uuid> {
     let (owner, label) = entry.split_once('@')?;
     let lower_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
-    if owner.len() != 32 || !owner.bytes().all(lower_hex) || check_word("label", label).is_err() {
+    if owner.len() != 32 || !owner.bytes().all(lower_hex) || !is_label(label) {
         return None;
     }
     Uuid::try_parse(owner).ok()
@@ -68,14 +71,30 @@ pub(crate) fn label_of(entry: &str) -> &str {
     entry.split_once('@').map_or(entry, |(_, label)| label)
 }
 
-/// The holder's name for people: up to 64 bytes of `[A-Za-z0-9._:-]`.
+/// Returns true for a character that a label may hold. A space would end an entry in a text on a node, and an `@` its
+/// owner. A URL with a password has an `@` too. Quotes and backslashes would need escapes in logs and JSON.
+fn fits_label(c: char) -> bool {
+    c.is_ascii_graphic() && !matches!(c, '@' | '"' | '\'' | '\\')
+}
+
+fn is_label(text: &str) -> bool {
+    (1..=LONGEST_LABEL).contains(&text.len()) && text.chars().all(fits_label)
+}
+
+/// The holder's name for people: 1 to 128 printable ASCII characters, without space, `@`, quotes and `\`.
 #[derive(Clone, Debug)]
 pub(crate) struct Label(Arc<str>);
 
 impl Label {
     pub(crate) fn new(label: &str) -> Result<Self, Error> {
-        check_word("label", label)?;
-        Ok(Self(label.into()))
+        match is_label(label) {
+            true => Ok(Self(label.into())),
+            false => Err(Error::Invalid(format!(
+                "the label{} must be 1 to {LONGEST_LABEL} printable ASCII characters, without spaces, @, quotes and \
+                 backslashes",
+                quoted(label)
+            ))),
+        }
     }
 
     #[cfg(feature = "consul")]
@@ -92,8 +111,9 @@ impl Label {
         let mut host: String = host
             .trim()
             .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-            .take(48)
+            .filter(|c| fits_label(*c))
+            // The rest is for the colon and the pid.
+            .take(LONGEST_LABEL - 16)
             .collect();
         if host.is_empty() {
             host.push_str("host");
@@ -177,8 +197,9 @@ mod tests {
     #[test]
     fn an_entry_is_recognised_by_its_form() {
         let owner = "0123456789abcdef0123456789abcdef";
-        let long = "a".repeat(65);
+        let long = "a".repeat(129);
         assert!(is_entry(&format!("{owner}@web-1:77")));
+        assert!(is_entry(&format!("{owner}@{}", "~".repeat(128))));
         for bad in [
             String::new(),
             owner.into(),
@@ -186,6 +207,9 @@ mod tests {
             format!("{owner}@{long}"),
             format!("{owner}@a b"),
             format!("{owner}@a@b"),
+            format!("{owner}@a\\b"),
+            format!("{owner}@a\"b"),
+            format!("{owner}@a\u{1b}[2Jb"),
             format!("{owner}0@a"),
             format!("{}@a", &owner[1..]),
             format!("{}@a", owner.to_uppercase()),
@@ -199,9 +223,29 @@ mod tests {
 
     #[test]
     fn labels_hold_what_the_protocol_allows() {
-        assert!(Label::new(&"a".repeat(64)).is_ok());
-        for bad in ["", "a b", "a@b", "ä", &"a".repeat(65)] {
+        for good in [
+            &"a".repeat(128),
+            "10.0.0.7:8080",
+            "https://[fe80::1%25eth0]:8080/path?x=1&y=%20#z",
+            "!#$%&()*+,-./:;<=>?[]^_`{|}~",
+        ] {
+            assert_eq!(Label::new(good).unwrap().0.as_ref(), good);
+        }
+        let long = "a".repeat(129);
+        for bad in [
+            "", " ", "a b", "a@b", "ä", "a\tb", "a\nb", "a\x1bb", "a\x7fb", "a\"b", "a'b", "a\\b",
+            &long,
+        ] {
             assert!(Label::new(bad).is_err(), "{bad:?}");
+        }
+        for secret in [
+            "redis://user:geheim@host",
+            "redis://:geheim@h /",
+            "geheim@h",
+        ] {
+            let error = Label::new(secret).unwrap_err().to_string();
+            assert!(!error.contains("geheim"), "{error}");
+            assert!(error.contains("1 to 128 printable"), "{error}");
         }
         let own = Label::of_this_process();
         assert!(Label::new(&own.0).is_ok(), "{own:?}");

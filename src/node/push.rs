@@ -74,7 +74,8 @@ impl Push {
 mod tests {
     use super::*;
 
-    const ENTRY: &str = "000000000000000000000000000000ab@web-1:77";
+    const ENTRY: &str =
+        "000000000000000000000000000000ab@https://web-1:77/a?b=1&c,d;e|f#g%20*{}[]<>$`";
 
     #[test]
     fn a_message_names_the_waiter_and_says_one_of_five_things() {

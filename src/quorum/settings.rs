@@ -85,7 +85,11 @@ macro_rules! each_setting {
                 variable: "QUORATE_NODE_TIMEOUT",
                 help: "How long to wait for one server's answer; with --consul the default is 5s",
             }
-            /// The holder's name, as operators see it: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default `host:pid`.
+            /// The holder's name, as operators and other clients see it: 1 to 128 printable ASCII characters without
+            /// spaces, `@`, quotes and backslashes, so an address or a URL fits. Default `host:pid`.
+            ///
+            /// Everybody who can read the masters can read it, so do not put a secret into it.
+            /// [`Mutex::label`](crate::Mutex::label) replaces it for one handle.
             label: String {
                 default: "host:pid",
                 check: |_, label| Label::new(label).map(drop),

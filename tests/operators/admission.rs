@@ -519,9 +519,7 @@ async fn a_raise_that_broke_off_half_way() {
     let before = record(&fleet[0]);
     let [format, n, list, run, id] = [0, 1, 2, 5, 6].map(|i| before[i].as_str());
     let admit = include_str!("../../src/node/kinds/admission/admit.lua");
-    let args = [
-        format, n, list, run, id, "8000", "100", "8180", "raise",
-    ];
+    let args = [format, n, list, run, id, "8000", "100", "8180", "raise"];
     let call = ["EVAL", admit, "2", "quorate:boot", "quorate:open"];
     let raised = fleet[0].cmd(&[&call[..], &args].concat());
     assert_eq!(raised, redis::Value::Int(1));

@@ -165,8 +165,20 @@ async fn settings_of_a_quorum() {
     ] {
         invalid(lazy(node().max_ttl(max_ttl)), &["max_ttl", "24 h"]);
     }
-    for label in ["", "a b", "a@b", "ü", &"x".repeat(65)] {
-        invalid(lazy(node().label(label)), &["label", "1 to 64 characters"]);
+    for label in [
+        "",
+        "a b",
+        "a@b",
+        "ü",
+        "a\"b",
+        "a'b",
+        "a\\b",
+        &"x".repeat(129),
+    ] {
+        invalid(
+            lazy(node().label(label)),
+            &["label", "1 to 128 printable ASCII"],
+        );
     }
     for prefix in ["", "a b", "{a}", "a*", "ü", &"x".repeat(65)] {
         invalid(
@@ -175,6 +187,8 @@ async fn settings_of_a_quorum() {
         );
     }
     assert!(lazy(node().key_prefix("x".repeat(64)).label("web-1.b:7_7")).is_ok());
+    assert!(lazy(node().label("https://[::1]:8080/a?b=1&c=%20#d")).is_ok());
+    assert!(lazy(node().label("~".repeat(128))).is_ok());
 }
 
 #[tokio::test]

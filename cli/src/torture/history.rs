@@ -333,7 +333,8 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Creates a new file that no other run or process writes to.
     pub(super) fn create(dir: &Path, label: &str) -> io::Result<Self> {
-        let path = dir.join(format!("{label}.{}.jsonl", now()));
+        // A label may be a URL.
+        let path = dir.join(format!("{}.{}.jsonl", label.replace('/', "_"), now()));
         let file = OpenOptions::new()
             .append(true)
             .create_new(true)

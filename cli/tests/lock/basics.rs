@@ -322,43 +322,46 @@ fn inspect_sees_the_holder_if_passwords_share_text_with_its_entry() {
 
 #[test]
 fn inspect_and_evict() {
+    const LABEL: &str = "https://10.0.0.7:8080/a?b=1&c=%20d";
     let fleet = fleet(3);
     let urls = fleet.urls();
     run(&urls, &["inspect", "a"]).is(0).prints("\"a\" is free");
     let wire = Wire::new();
-    let holder = wire.lock(&urls, &["a", "--label", "web-3", "--ttl", "1s"], STAY);
+    let holder = wire.lock(&urls, &["a", "--label", LABEL, "--ttl", "1s"], STAY);
     wire.expect("up");
 
     run(&urls, &["inspect", "a"])
         .is(0)
-        .prints("\"a\" is held on 3 of 3 nodes by web-3");
+        .prints(&format!("\"a\" is held on 3 of 3 nodes by {LABEL}"));
     let seen = run(&urls, &["inspect", "a", "--json"]).is(0).json();
     assert_eq!(
         (&seen["held"], &seen["holder"]["label"]),
-        (&true.into(), &"web-3".into())
+        (&true.into(), &LABEL.into())
     );
     let text = |field: &str| seen["holder"][field].as_str().unwrap();
-    assert_eq!(text("owner").replace('-', "") + "@web-3", text("entry"));
+    assert_eq!(text("owner").replace('-', "") + "@" + LABEL, text("entry"));
     assert_eq!(text("owner").len(), 36, "a uuid, with its hyphens");
     let left = seen["holder"]["remaining_ms"].as_u64().unwrap();
     assert!((1..=1000).contains(&left), "{left}");
     for node in seen["nodes"].as_array().unwrap() {
         assert_eq!(
             (&node["state"], &node["holder"]["label"]),
-            (&"voting".into(), &"web-3".into())
+            (&"voting".into(), &LABEL.into())
         );
     }
 
     run(&urls, &["evict", "a"])
         .is(64)
-        .prints("web-3")
+        .prints(LABEL)
         .says("quorate: nothing was done")
         .says("--yes");
-    run(&urls, &["inspect", "a"]).is(0).prints("by web-3");
+    run(&urls, &["inspect", "a"])
+        .is(0)
+        .prints(&format!("by {LABEL}"));
     let evicted = run(&urls, &["evict", "a", "--yes", "--json"]).is(0).json();
     assert_eq!(
         (&evicted["evicted"], &evicted["holder"]["label"]),
-        (&true.into(), &"web-3".into())
+        (&true.into(), &LABEL.into())
     );
     run(&urls, &["inspect", "a"]).is(0).prints("\"a\" is free");
     holder.done().is(79).says("lost while the command ran");

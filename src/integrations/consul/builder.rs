@@ -111,8 +111,8 @@ impl Builder {
         self
     }
 
-    /// The holder's name, as operators see it: 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. Default: `host:pid`. It
-    /// names the sessions, and is written into the entries.
+    /// The holder's name, as operators see it, with the characters of [`Builder::label`](crate::Builder::label).
+    /// Default: `host:pid`. It names the sessions, and is written into the entries.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

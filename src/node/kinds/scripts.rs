@@ -22,7 +22,10 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::node::wire::script::SHARED;
+    use crate::{
+        base::owner::{Entry, Label},
+        node::wire::script::SHARED,
+    };
 
     fn first_line(script: &Script) -> &str {
         script.source().lines().next().unwrap()
@@ -39,6 +42,25 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Scripts cut the text of a lock that another program may have written.
+    #[test]
+    fn no_script_cuts_the_longest_text_of_a_lock() {
+        let label = Label::new(&"a".repeat(128)).unwrap();
+        let entry = Entry::new(uuid::Uuid::nil(), &label);
+        // "entry seq ticket", as the queue writes it.
+        let longest = format!("{} {} {}", entry.as_str(), u64::MAX, u64::MAX).len();
+        assert_eq!(longest, 203);
+        let cuts = all().flat_map(|script| script.source().split("sub(").skip(1));
+        let cuts =
+            cuts.filter_map(|call| call.split_once(')')?.0.split_once(", 1, ")?.1.parse().ok());
+        let cuts: Vec<usize> = cuts.collect();
+        assert!(cuts.len() >= 9, "{cuts:?}");
+        assert!(
+            cuts.iter().all(|cut| *cut == 224 && *cut > longest),
+            "{cuts:?}"
+        );
     }
 
     /// The code that may stand before the guard. `open` is KEYS[2], or KEYS[1] in a script about several locks.

@@ -39,7 +39,7 @@ fn every_variable_reaches_its_setting() {
         (
             "QUORATE_LABEL",
             "a b",
-            "the label \"a b\" must be 1 to 64 characters",
+            "the label \"a b\" must be 1 to 128 printable ASCII characters",
         ),
         (
             "QUORATE_MAX_TTL",

@@ -96,9 +96,9 @@ local function refused(key, c, exhausted)
   if exhausted and left == -2 then
     return 'EXHAUSTED the counter is at 2^53 - 1'
   end
-  -- A key of another type has no text. This library writes at most 138 bytes into a lock, so a longer text is cut.
+  -- A key of another type has no text. The longest text of this library is shorter (protocol §1).
   local holder = lock[key]
-  return { left, c, holder and sub(holder, 1, 160) }
+  return { left, c, holder and sub(holder, 1, 224) }
 end
 
 local function raise(name, wanted)

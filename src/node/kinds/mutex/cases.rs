@@ -196,8 +196,18 @@ pub(crate) fn name(name: &str) -> Name {
     Name::new(name).unwrap()
 }
 
+/// Even owners have a plain label. Each odd owner has one of the longest, with all characters that a label may hold,
+/// and another one of them first.
 pub(crate) fn entry(owner: u128) -> Entry {
-    Entry::new(uuid::Uuid::from_u128(owner), &Label::new("host:1").unwrap())
+    let label = match owner % 2 {
+        0 => "host:1".to_owned(),
+        _ => {
+            let all = ('!'..='~').filter(|c| !matches!(c, '@' | '"' | '\'' | '\\'));
+            let first = (owner / 2 % 90) as usize;
+            all.cycle().skip(first).take(128).collect()
+        }
+    };
+    Entry::new(uuid::Uuid::from_u128(owner), &Label::new(&label).unwrap())
 }
 
 pub(crate) fn secs(n: u64) -> Duration {

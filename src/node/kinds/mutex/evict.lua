@@ -10,5 +10,5 @@ local held = redis.call('GET', KEYS[1])
 redis.call('DEL', KEYS[1])
 -- An eviction may still miss the lease on other nodes. Nothing is repaired here until every such lease is over.
 redis.call('SET', KEYS[3], '', 'PX', string.match(guard, '^%d+') * 2)
--- This library writes at most 138 bytes into a lock, so a longer text is cut.
-return held and string.sub(held, 1, 160) or 0
+-- The longest text of this library is shorter (protocol §1), so only a foreign one is cut.
+return held and string.sub(held, 1, 224) or 0

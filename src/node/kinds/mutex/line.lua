@@ -206,7 +206,7 @@ local function behind(key, p)
   -- Another program may have written a score that is not a valid ticket.
   local last = tonumber(pcall('ZRANGE', q, -1, -1, 'WITHSCORES')[2] or 0)
   last = last and last >= 0 and last <= 9007199254740991 and last or 0
-  return { left, tonumber(counter[name] or 0), whose and sub(whose, 1, 160), last }
+  return { left, tonumber(counter[name] or 0), whose and sub(whose, 1, 224), last }
 end
 
 -- True if an entry that may only be the last would come before a waiter, or before the holder.
@@ -294,7 +294,7 @@ local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
     return { token, tonumber(seq) }, token == tonumber(p)
   end
   rank = rank or pcall('ZRANK', q, entry)
-  return { tonumber(rank) or 0, left or 0, whose and sub(whose, 1, 160) or false,
+  return { tonumber(rank) or 0, left or 0, whose and sub(whose, 1, 224) or false,
     what == 'reserved' and 1 or 0 }
 end
 

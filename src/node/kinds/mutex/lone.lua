@@ -72,7 +72,7 @@ elseif (letter == 'J' or letter == 'L') and waiting and text and not held then
     end
     local rank = redis.pcall('ZRANK', q, entry)
     if type(is_new) == 'number' and type(rank) == 'number' then
-      return { { rank, redis.call('PTTL', KEYS[3]), string.sub(text, 1, 160), 0 } }
+      return { { rank, redis.call('PTTL', KEYS[3]), string.sub(text, 1, 224), 0 } }
     end
   end
 end

@@ -12,7 +12,7 @@ local function obey()
   look_at_clock()
   local held = redis.call('ZRANGE', KEYS[4], '+inf', ms, 'BYSCORE', 'REV')
   if seen[2] then
-    table.insert(held, 1, string.sub(seen[2], 1, 160))
+    table.insert(held, 1, string.sub(seen[2], 1, 224))
   end
   -- This is the first write, and it happens even if nobody holds the lock. A script whose first write is DEL works at
   -- maxmemory.

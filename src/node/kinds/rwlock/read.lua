@@ -46,7 +46,7 @@ local function obey()
       redis.pcall('SET', KEYS[6], '', 'PX', ARGV[6])
       wants_to_hear(KEYS[7], ARGV[5], ARGV[7], ARGV[6])
     end
-    return { left, c, against and string.sub(against, 1, 160) }
+    return { left, c, against and string.sub(against, 1, 224) }
   end
   -- An epoch is never 0.
   if c == 0 then

@@ -45,7 +45,7 @@ local function obey()
       put(KEYS[5], ARGV[5], ARGV[6])
       wants_to_hear(KEYS[6], ARGV[5], ARGV[7], ARGV[6])
     end
-    return { left, c, against and string.sub(against, 1, 160) }
+    return { left, c, against and string.sub(against, 1, 224) }
   end
   local token, why = mint(KEYS[7], KEYS[8], ARGV[1], ARGV[4], c, begun)
   if not token then

@@ -75,8 +75,8 @@ if held or exhausted then
   if against[which] then
     whose = against[which][3]
   end
-  -- This library writes at most 138 bytes into a lock, so a longer text is cut.
-  return { which - 1, longest, greatest, whose and string.sub(whose, 1, 160) }
+  -- The longest text of this library is shorter (protocol §1), so only a foreign one is cut.
+  return { which - 1, longest, greatest, whose and string.sub(whose, 1, 224) }
 end
 -- Usually p is the token and is written as it came, because formatting costs half a microsecond.
 local written = token == floor and ARGV[3] or string.format('%.0f', token)
