@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Inspection, Lease, Renewal,
-    base::{clock::Tick, limit::Agreed, name::Name},
+    base::{clock::Tick, limit::Agreed, name::Name, owner::Label},
     engine::wants::Wants,
     lease::{keeper::LeaseId, response::Responder},
     node::{admission::Mode, request::Pool},
@@ -154,6 +154,8 @@ pub(crate) struct Acquisition {
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
     pub(crate) renewal: Renewal,
+    /// The holder's label. `None`: the label of the quorum.
+    pub(crate) label: Option<Label>,
     pub(crate) wait: Wait,
     /// The time at which the caller began to wait. It is earlier than the time at which the engine heard of it.
     pub(crate) asked_at: Tick,

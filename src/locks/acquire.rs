@@ -14,7 +14,7 @@ use tracing::{Instrument as _, instrument::Instrumented};
 
 use crate::{
     Error, Lease, Renewal,
-    base::logs,
+    base::{logs, owner::Label},
     engine::{Acquiring, Acquisition, Engine, Wait, wants::Wants},
 };
 
@@ -34,6 +34,8 @@ pub(crate) struct Asks {
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
     pub(crate) renewal: Renewal,
+    /// `None`: the label of the quorum.
+    pub(crate) label: Option<Label>,
     pub(crate) wait: Wait,
     pub(crate) seen: Arc<AtomicU64>,
 }
@@ -62,6 +64,7 @@ impl Asks {
             ttl: self.ttl,
             lock_delay: self.lock_delay,
             renewal: self.renewal,
+            label: self.label,
             wait: self.wait,
             asked_at,
             seen: self.seen,

@@ -13,6 +13,7 @@ macro_rules! setters {
         $(#[$wait_timeout:meta])* wait_timeout;
         $(#[$renewal:meta])* renewal;
         $(#[$lock_delay:meta])* lock_delay;
+        $(#[$label:meta])* label;
     ) => {
         $(#[$ttl])*
         pub fn ttl(mut self, d: std::time::Duration) -> Self {
@@ -35,6 +36,12 @@ macro_rules! setters {
         $(#[$lock_delay])*
         pub fn lock_delay(mut self, d: std::time::Duration) -> Self {
             self.$($options).+.lock_delay = d;
+            self
+        }
+
+        $(#[$label])*
+        pub fn label(mut self, label: impl Into<String>) -> Self {
+            self.$($options).+.label = $crate::base::owner::Label::new(&label.into()).map(Some);
             self
         }
     };

@@ -11,7 +11,10 @@ use futures::FutureExt as _;
 
 use crate::{
     Error, Lease,
-    base::name::{Name, Names, show},
+    base::{
+        name::{Name, Names, show},
+        owner::Label,
+    },
     engine::{Engine, Wait, wants::Wants},
     locks::{
         acquire::{Acquire, Asks},
@@ -98,6 +101,9 @@ impl Mutex {
         /// (Chubby's lock-delay). Default: 0. It matters for holders that vanish: a release or a drop frees the lock
         /// at once.
         lock_delay;
+        /// The name of the holder, as operators and other clients see it: its address, for example. It may be any
+        /// [`Builder::label`](crate::Builder::label). Default: the quorum's label.
+        label;
     }
 
     /// Waits in the queue for the lock: first come, first served, across all processes.
@@ -220,12 +226,13 @@ impl Mutex {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((lock, ttl)) => Acquire::new(Asks {
+            Ok((lock, ttl, label)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
                 wants: Wants::Lock(lock),
                 ttl,
                 lock_delay: self.options.lock_delay,
                 renewal: self.options.renewal,
+                label,
                 wait,
                 seen: Arc::clone(&self.seen),
             }),
@@ -241,12 +248,13 @@ impl Mutex {
         self.check().map(drop)
     }
 
-    fn check(&self) -> Result<(Target, Duration), Error> {
+    fn check(&self) -> Result<(Target, Duration, Option<Label>), Error> {
         let names = match &self.names {
             Asked::One(name) => Name::new(Arc::clone(name))?.into(),
             Asked::Several(names) => Names::new(names)?,
         };
-        Ok((Target::Mutex(names), self.options.check()?))
+        let (ttl, label) = self.options.check()?;
+        Ok((Target::Mutex(names), ttl, label))
     }
 }
 

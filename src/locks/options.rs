@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{Error, Renewal};
+use crate::{Error, Renewal, base::owner::Label};
 
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// How a lease is acquired and held.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LeaseOptions {
     /// The fleet's longest ttl.
     pub(crate) max_ttl: Duration,
@@ -16,6 +16,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) lock_delay: Duration,
     pub(crate) wait_timeout: Option<Duration>,
     pub(crate) renewal: Renewal,
+    /// The holder's label, or the reason why it is not valid. `None`: the label of the quorum.
+    pub(crate) label: Result<Option<Label>, Error>,
 }
 
 impl LeaseOptions {
@@ -26,14 +28,15 @@ impl LeaseOptions {
             lock_delay: Duration::ZERO,
             wait_timeout: None,
             renewal: Renewal::auto(),
+            label: Ok(None),
         }
     }
 
-    /// Returns the ttl if all settings are valid.
+    /// Returns the ttl and the label if all settings are valid.
     ///
     /// # Errors
     /// `Invalid`.
-    pub(crate) fn check(&self) -> Result<Duration, Error> {
+    pub(crate) fn check(&self) -> Result<(Duration, Option<Label>), Error> {
         let ttl = self.ttl.unwrap_or(DEFAULT_TTL.min(self.max_ttl));
         if ttl < SHORTEST_TTL {
             return Err(Error::Invalid(format!(
@@ -52,6 +55,6 @@ impl LeaseOptions {
             )));
         }
         self.renewal.check()?;
-        Ok(ttl)
+        Ok((ttl, self.label.clone()?))
     }
 }

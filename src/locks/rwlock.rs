@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 
 use crate::{
     Error, Lease,
-    base::name::Name,
+    base::{name::Name, owner::Label},
     engine::{Engine, Wait, wants::Wants},
     locks::{
         acquire::{Acquire, Asks},
@@ -89,6 +89,8 @@ impl RwLock {
         /// How much longer the nodes keep the lock than its holder believes, as for
         /// [`Mutex::lock_delay`](crate::Mutex::lock_delay). Default: 0.
         lock_delay;
+        /// The name of the holder, as [`Mutex::label`](crate::Mutex::label). Default: the quorum's label.
+        label;
     }
 
     /// Waits until it may read beside other readers: until no writer holds the lock or waits for it.
@@ -189,12 +191,13 @@ impl RwLock {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((name, ttl)) => Acquire::new(Asks {
+            Ok((name, ttl, label)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
                 wants: Wants::Lock(Target::Rwlock(name, side)),
                 ttl,
                 lock_delay: self.options.lock_delay,
                 renewal: self.options.renewal,
+                label,
                 wait,
                 seen: Arc::clone(&self.seen),
             }),
@@ -202,9 +205,10 @@ impl RwLock {
         }
     }
 
-    fn check(&self) -> Result<(Name, Duration), Error> {
+    fn check(&self) -> Result<(Name, Duration, Option<Label>), Error> {
         let name = Name::new(Arc::clone(&self.name))?;
-        Ok((name, self.options.check()?))
+        let (ttl, label) = self.options.check()?;
+        Ok((name, ttl, label))
     }
 }
 

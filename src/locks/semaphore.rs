@@ -16,6 +16,7 @@ use crate::{
         limit::{Agreed, Limit},
         logs,
         name::{Name, keyed},
+        owner::Label,
     },
     engine::{
         Engine, Event, Wait,
@@ -91,6 +92,8 @@ impl Semaphore {
         /// How much longer the nodes keep a slot than its holder believes. Default: 0. It matters for holders that
         /// vanish: a release or a drop frees the slot at once.
         lock_delay;
+        /// The name of the holder, as [`Mutex::label`](crate::Mutex::label). Default: the quorum's label.
+        label;
     }
 
     /// Returns the semaphore for one key: each key has the whole limit, and counts by itself.
@@ -252,7 +255,7 @@ impl Semaphore {
         wait: Wait,
     ) -> Acquire {
         match self.check() {
-            Ok((name, ttl)) => Acquire::new(Asks {
+            Ok((name, ttl, label)) => Acquire::new(Asks {
                 engine: self.engine.clone(),
                 wants: Wants::Slot(Box::new(Slot {
                     pool: Pool { name, family },
@@ -262,6 +265,7 @@ impl Semaphore {
                 ttl,
                 lock_delay: self.options.lock_delay,
                 renewal: self.options.renewal,
+                label,
                 wait,
                 seen: Arc::clone(seen),
             }),
@@ -270,18 +274,19 @@ impl Semaphore {
     }
 
     fn pool(&self) -> Result<Pool, Error> {
-        let (name, _) = self.check()?;
+        let (name, ..) = self.check()?;
         let family = self.family();
         Ok(Pool { name, family })
     }
 
-    fn check(&self) -> Result<(Name, Duration), Error> {
+    fn check(&self) -> Result<(Name, Duration, Option<Label>), Error> {
         if let Some((pool, ttl)) = &self.units {
-            return Ok((pool.name.clone(), *ttl));
+            return Ok((pool.name.clone(), *ttl, None));
         }
         let name = Name::new(Arc::clone(&self.name))?;
         check_limit(self.agreed.made())?;
-        Ok((name, self.options.check()?))
+        let (ttl, label) = self.options.check()?;
+        Ok((name, ttl, label))
     }
 }
 

@@ -186,7 +186,7 @@ impl NodeInspection {
 pub struct Holder {
     /// The text on the node, `<owner>@<label>`. It belongs to this one attempt.
     pub entry: String,
-    /// The label that the holder's quorum was built with.
+    /// The holder's label: that of its handle, or of its quorum.
     pub label: String,
     /// How much longer it holds the lock unless it renews. `None` if that has no end.
     pub remaining: Option<Duration>,

@@ -11,7 +11,7 @@ use crate::{
     base::{clock::Tick, owner::Entry, rules::Rule},
     engine::{
         cluster::{Cluster, Outstanding},
-        event::{Acquisition, AcquisitionId},
+        event::Acquisition,
         grant::Won,
         rollback::roll_back,
         round,
@@ -71,7 +71,7 @@ impl Attempt {
         floor: u64,
         wait: Waiting,
     ) -> Result<Self, Error> {
-        let entry = new_owner(cluster, acquisition.id)?;
+        let entry = new_owner(cluster, acquisition)?;
         let acquire = Verb::Acquire {
             ttl: acquisition.node_ttl(),
             floor,
@@ -347,10 +347,11 @@ impl Attempt {
 
 /// Every attempt and every place in a queue has a new owner. With the rule off, all owners of one acquisition are the
 /// same; the labels in the simulation keep them apart from those of other clients.
-pub(super) fn new_owner(cluster: &mut Cluster, acquisition: AcquisitionId) -> Result<Entry, Error> {
+pub(super) fn new_owner(cluster: &mut Cluster, acquisition: &Acquisition) -> Result<Entry, Error> {
     let owner = match cluster.rule_holds(Rule::FreshOwner) {
         true => cluster.chance.owner()?,
-        false => Uuid::from_u128(acquisition.0.into()),
+        false => Uuid::from_u128(acquisition.id.0.into()),
     };
-    Ok(Entry::new(owner, &cluster.settings.label))
+    let label = acquisition.label.as_ref();
+    Ok(Entry::new(owner, label.unwrap_or(&cluster.settings.label)))
 }

@@ -315,7 +315,8 @@ impl Acquisitions {
         only_last: bool,
         counter: u64,
     ) -> Option<Box<Grant>> {
-        let owner = match new_owner(cluster, id) {
+        let acquisition = &self.table.get(id)?.waiter.acquisition;
+        let owner = match new_owner(cluster, acquisition) {
             Ok(owner) => owner,
             Err(error) => {
                 self.over(cluster, id, error);
@@ -334,7 +335,8 @@ impl Acquisitions {
 
     /// Looks for a slot of a semaphore.
     fn search_slot(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<Box<Grant>> {
-        let owner = match new_owner(cluster, id) {
+        let acquisition = &self.table.get(id)?.waiter.acquisition;
+        let owner = match new_owner(cluster, acquisition) {
             Ok(owner) => owner,
             Err(error) => {
                 self.over(cluster, id, error);
@@ -377,7 +379,7 @@ impl Acquisitions {
             }
             Outcome::Won(won) => self.won_queued(cluster, id, *won),
             Outcome::NewOwner => {
-                match new_owner(cluster, id) {
+                match new_owner(cluster, &waiter.acquisition) {
                     Ok(owner) => self.table.set_owner(cluster, id, owner),
                     Err(error) => self.over(cluster, id, error),
                 }

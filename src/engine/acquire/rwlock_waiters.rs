@@ -46,7 +46,7 @@ impl RwlockWaiters {
             return Ok(Waiting::No);
         }
         if waiter.known.is_none() {
-            let entry = new_owner(cluster, waiter.acquisition.id)?;
+            let entry = new_owner(cluster, &waiter.acquisition)?;
             let name = waiter.acquisition.name().clone();
             self.names.insert(entry.clone(), name.clone());
             self.rooms

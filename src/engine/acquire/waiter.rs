@@ -302,6 +302,7 @@ impl Waiter {
             // The bound is never reached. It is set because a renewal without a bound logs a warning when the lease is
             // held for long.
             renewal: Renewal::auto().max_renewals(u32::MAX),
+            label: self.acquisition.label.clone(),
             wait,
             asked_at: self.acquisition.asked_at,
             seen: Arc::default(),

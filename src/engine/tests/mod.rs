@@ -210,6 +210,7 @@ impl World {
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
             renewal: Renewal::off(),
+            label: None,
             wait: Wait::Never,
             asked_at: self.clock.now(),
             seen: Arc::new(AtomicU64::new(0)),

@@ -33,6 +33,12 @@ macro_rules! settings {
             self
         }
 
+        #[doc = concat!("As [`label`](", $shown, "::label) of the async one.")]
+        pub fn label(mut self, label: impl Into<String>) -> Self {
+            self.inner = self.inner.label(label);
+            self
+        }
+
         /// Checks the name and the settings without asking any server, for programs that report bad settings when they
         /// start. It does not wait.
         ///

@@ -44,7 +44,7 @@ impl Asks {
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         let this = self.clone();
         async move {
-            let (name, kind) = this.check()?;
+            let (name, kind, label) = this.check()?;
             if this.root.agent.is_closing() {
                 return Err(Error::Closed);
             }
@@ -71,6 +71,7 @@ impl Asks {
                 count,
                 kind,
                 renewal: this.options.renewal,
+                label,
                 wait,
             };
             let (reply, answer) = Response::channel();
@@ -84,11 +85,11 @@ impl Asks {
         self.root.places.at(&format!("{prefix}{}/", name.as_str()))
     }
 
-    /// The name, and the kind of its sessions.
+    /// The name, the kind of its sessions, and the label of the holder.
     ///
     /// # Errors
     /// `Invalid`.
-    pub(super) fn check(&self) -> Result<(Name, Kind), Error> {
+    pub(super) fn check(&self) -> Result<(Name, Kind, Arc<str>), Error> {
         let name = Name::new(Arc::clone(&self.name))?;
         check_path("name", name.as_str())?;
         let (ttl, lock_delay) = (
@@ -106,7 +107,11 @@ impl Asks {
             )));
         }
         self.options.renewal.check()?;
-        Ok((name, Kind { ttl, lock_delay }))
+        let label = match self.options.label.clone()? {
+            Some(label) => label.as_str().into(),
+            None => Arc::clone(&self.root.agent.label),
+        };
+        Ok((name, Kind { ttl, lock_delay }, label))
     }
 }
 

@@ -42,6 +42,9 @@ impl Mutex {
         /// the holder's session, it grants the lock to nobody for this time. A release or a drop frees the lock at
         /// once.
         lock_delay;
+        /// The name of the holder, as [`Mutex::label`](crate::Mutex::label). Default: the label of
+        /// [`Consul`](super::Consul), which also names the sessions.
+        label;
     }
 
     /// Waits for the lock. A blocking query tells it of changes, so it does not poll.

@@ -52,6 +52,9 @@ impl Semaphore {
         /// Consul applies it to the keys that a session has locked. In a semaphore that is the holder's own entry, so
         /// it delays nobody. A permit of a dead holder is free as soon as Consul has ended its session.
         lock_delay;
+        /// The name of the holder, as [`Mutex::label`](crate::Mutex::label). Default: the label of
+        /// [`Consul`](super::Consul), which also names the sessions.
+        label;
     }
 
     /// Waits for a permit. A blocking query tells it of changes, so it does not poll.
@@ -219,7 +222,7 @@ impl Semaphore {
     }
 
     fn check(&self, n: u32) -> Result<Name, Error> {
-        let (name, _) = self.0.check()?;
+        let (name, ..) = self.0.check()?;
         let limit = self.limit();
         check_limit(limit)?;
         if n == 0 || n > limit || n > held::MOST_AT_ONCE {

@@ -68,6 +68,7 @@ pub(super) struct Attempt {
     /// The limit must not change before the answer is there.
     pub(super) _settled: Settled,
     pub(super) ttl: Duration,
+    pub(crate) label: Arc<str>,
     pub(super) view: View,
     pub(super) sessions: Vec<Session>,
 }
@@ -78,7 +79,7 @@ impl Attempt {
         let ids = ids_of(&self.sessions);
         let steps = self
             .view
-            .take(self.form, folder, self.limit, &ids, &agent.label);
+            .take(self.form, folder, self.limit, &ids, &self.label);
         let now = agent.now();
         // Sessions that have grown old are renewed at the same time, for the whole TTL.
         let renewal = match self.sessions.iter().all(|one| one.life().is_fresh(now)) {
@@ -101,7 +102,7 @@ impl Attempt {
         let Some((index, token)) = token else {
             return Taken::Fault(Vec::new(), Fault::unreadable(&"it names no index"));
         };
-        let view = self.view.after_take(self.limit, &ids, &agent.label, index);
+        let view = self.view.after_take(self.limit, &ids, &self.label, index);
         Taken::Yes(Permits {
             agent: self.agent,
             place: self.place,

@@ -40,6 +40,7 @@ pub(super) struct Wish {
     pub(super) count: u32,
     pub(super) kind: Kind,
     pub(super) renewal: Renewal,
+    pub(crate) label: Arc<str>,
     pub(super) wait: Wait,
 }
 
@@ -212,7 +213,7 @@ impl Wish {
             return Ok(());
         };
         let (http, folder) = (&self.agent.http, &self.place.folder);
-        let entry = http.contend(folder, first.id(), self.form.flags(), &self.agent.label);
+        let entry = http.contend(folder, first.id(), self.form.flags(), &self.label);
         match entry.await? {
             true => {
                 (standing.is_in_line, standing.has_waited) = (true, true);
@@ -319,6 +320,7 @@ impl Wish {
             limit: decision.limit,
             _settled: settled,
             ttl: self.kind.ttl,
+            label: Arc::clone(&self.label),
             view: View::clone(&decision.view),
             sessions,
         }

@@ -96,6 +96,8 @@ impl ReentrantMutex {
         renewal;
         /// How much longer the nodes keep the lock than its holder believes. As [`Mutex::lock_delay`].
         lock_delay;
+        /// The name of the holder. As [`Mutex::label`].
+        label;
     }
 
     /// Locks for this owner. If the owner holds the lock, it returns at once. Otherwise it queues, as [`Mutex::lock`]

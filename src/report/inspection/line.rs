@@ -17,7 +17,7 @@ pub(super) const PRINTED: usize = 20;
 pub struct Waiter {
     /// The text on the node, `<owner>@<label>`. It belongs to this one wait.
     pub entry: String,
-    /// The label that the waiter's quorum was built with.
+    /// The waiter's label: that of its handle, or of its quorum.
     pub label: String,
     /// How long it has waited, never below zero. The start is its ticket, the time of the waiter's own wall clock when
     /// it joined the queue. That is compared with the node's clock, so the value is wrong by the difference of the two

@@ -60,7 +60,7 @@ impl fmt::Display for Reader {
 pub struct WaitingWriter {
     /// The text on the node, `<owner>@<label>`. It belongs to this one wait. The writer will write under another owner.
     pub entry: String,
-    /// The label that the writer's quorum was built with.
+    /// The writer's label: that of its handle, or of its quorum.
     pub label: String,
     /// How much longer it keeps readers out unless it asks again.
     pub remaining: Duration,

@@ -18,6 +18,38 @@ fn says(error: &Error, words: &[&str]) {
 }
 
 #[tokio::test]
+async fn a_handle_has_a_label_of_its_own_in_place_of_that_of_consul() {
+    const URL: &str = "https://[fe80::1%25en0]:8080/a?b=1&c,d;e|f#g";
+    let agent = Agent::start();
+    let consul = Consul::builder().url(agent.url()).label("web-3");
+    let consul = consul.connect().await.unwrap();
+    let (mutex, pool) = (consul.mutex("nightly"), consul.semaphore("pool", 2));
+    let held = mutex.clone().label(URL).lock().await.unwrap();
+    assert_eq!(agent.pairs("nightly/.lock")[0].value, URL);
+    let refused = mutex.clone().wait_timeout(ms(100)).lock().await;
+    says(&refused.unwrap_err(), &[URL, "session"]);
+    held.release().await.unwrap();
+    let held = mutex.lock().await.unwrap();
+    assert_eq!(agent.pairs("nightly/.lock")[0].value, "web-3");
+
+    let permit = pool.clone().label(URL).acquire().await.unwrap();
+    let entries = agent.pairs("pool/");
+    assert!(entries.iter().any(|it| it.value == URL), "{entries:?}");
+    drop((held, permit));
+
+    for label in ["a b", "redis://:geheim@host"] {
+        for refused in [
+            mutex.clone().label(label).lock().await.map(drop),
+            pool.clone().label(label).acquire().await.map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            says(&error, &["label", "1 to 128 printable"]);
+            assert!(!error.to_string().contains("geheim"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_failed_wait_names_the_holder_and_its_session() {
     let agent = Agent::start();
     let consul = Consul::builder()

@@ -98,6 +98,9 @@ fn every_call_of_consul_works_on_a_thread_without_a_runtime() {
         assert!(mutex.try_run(drop).unwrap().is_none());
         first.extend().unwrap();
         let token = first.token();
+        let label = consul.mutex("b").label("10.0.0.7:8080").lock().unwrap();
+        assert_eq!(agent.pairs("b/.lock")[0].value, "10.0.0.7:8080");
+        label.release().unwrap();
         let short = mutex.clone().wait_timeout(ms(100)).lock();
         assert!(matches!(short, Err(Error::Held(_))), "{short:?}");
         first.release().unwrap();

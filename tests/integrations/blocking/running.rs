@@ -41,6 +41,29 @@ fn run_returns_the_result_of_the_work() {
 }
 
 #[test]
+fn a_handle_has_a_label_of_its_own() {
+    const LABEL: &str = "http://10.0.0.7:8080/";
+    let client = Masters::new().client();
+    let holder = || client.inspect("a").unwrap().holder().unwrap().label.clone();
+    let seen = client.mutex("a").label(LABEL).run(|_| holder());
+    assert_eq!(seen.unwrap(), LABEL);
+    let again = client.reentrant_mutex("a").label(LABEL);
+    assert_eq!(again.run(&Owner::new(), |_| holder()).unwrap(), LABEL);
+    let seen = client.rwlock("a").label(LABEL).run_write(|_| {
+        let seen = client.inspect("a").unwrap();
+        seen.writer().unwrap().label.clone()
+    });
+    assert_eq!(seen.unwrap(), LABEL);
+    let seen = client.semaphore("a", 1).label(LABEL).run(|_| {
+        let seen = client.inspect("a").unwrap();
+        seen.slots()[0].holder.label.clone()
+    });
+    assert_eq!(seen.unwrap(), LABEL);
+    let refused = client.mutex("a").label("a b").lock();
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[test]
 fn work_that_lost_its_lease_is_lost() {
     let masters = Masters::new();
     let (client, other) = (masters.client(), masters.client());

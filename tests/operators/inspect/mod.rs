@@ -1,5 +1,6 @@
 //! Operators see the holders and the waiters: on in-process masters, on Redis and on Valkey.
 
+mod labels;
 mod queue;
 mod rwlock;
 mod semaphore;
