@@ -38,8 +38,8 @@ pub(crate) async fn run(
     })
 }
 
-/// A hint where no lock has this name. The servers count a rate limit under its rates and its name together, so the
-/// name alone does not find it.
+/// A hint where no lock has this name. The servers count a rate limit under its intervals and its name together, so
+/// the name alone does not find it.
 const ELSE: &str = "No lock of this name is held, and no semaphore is in use. To see what is left of a rate limit, \
     add its --rate.";
 

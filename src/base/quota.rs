@@ -256,6 +256,41 @@ mod tests {
         }
     }
 
+    /// Programs with different limits for one interval share one count on each node. So what they take together is at
+    /// most the sum of the greater shares, which is the greater limit only if no share falls when the limit grows.
+    #[test]
+    fn no_share_falls_when_the_limit_grows() {
+        let near_the_end = u32::MAX - 300..=u32::MAX;
+        for total in 1..=7_usize {
+            for rank in (0..total).map(Some).chain([None]) {
+                for limits in [1..=300, near_the_end.clone()] {
+                    let shares = limits.map(|limit| {
+                        let period = SHORTEST;
+                        Window { limit, period }.share(total, rank)
+                    });
+                    assert!(shares.is_sorted(), "{total} {rank:?}");
+                }
+            }
+            for (one, other) in (1..=60_u32).flat_map(|one| (1..=60).map(move |other| (one, other)))
+            {
+                let share = |limit, rank| {
+                    let period = SHORTEST;
+                    Window { limit, period }.share(total, rank)
+                };
+                for ranked in [true, false] {
+                    let greater = (0..total).map(|rank| {
+                        let rank = ranked.then_some(rank);
+                        share(one, rank).max(share(other, rank))
+                    });
+                    assert!(
+                        greater.sum::<u32>() <= one.max(other),
+                        "{one} {other} {total}"
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_kept_history_fits_into_thirty_buckets() {
         for ms in [100, 101, 999, 1000, 60_000, 86_400_000] {

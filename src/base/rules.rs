@@ -156,6 +156,8 @@ pub enum Rule {
     RefundOnce,
     /// A unit's age counts from the sending of the request for it, not from the answer.
     AgeFromSending,
+    /// Different limits of one interval count the same units.
+    SharedLedger,
     /// Each reader of a read-write lock has an end of its own.
     ReadersOwnTtl,
     /// A writer that waits keeps new readers out.
@@ -179,7 +181,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 80] = [
+    pub const EVERY: [Self; 81] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -251,6 +253,7 @@ impl Rule {
         Self::EraOfUnits,
         Self::RefundOnce,
         Self::AgeFromSending,
+        Self::SharedLedger,
         Self::ReadersOwnTtl,
         Self::WriterIntent,
         Self::WritersQueue,

@@ -107,19 +107,19 @@ fn told(outcome: Outcome) -> (usize, String) {
 async fn the_node_in_this_process() {
     let outcome = conformance::all(&MemoryNode::new()).await;
     let not_run = "an_older_connection_can_be_ended [Kill]".to_owned();
-    assert_eq!(told(outcome), (147, not_run));
+    assert_eq!(told(outcome), (148, not_run));
 }
 
 #[tokio::test]
 async fn redis_7() {
     let outcome = conformance::all(&Real::start(Kind::Redis).await).await;
-    assert_eq!(told(outcome), (148, String::new()));
+    assert_eq!(told(outcome), (149, String::new()));
 }
 
 #[tokio::test]
 async fn valkey_9() {
     let outcome = conformance::all(&Real::start(Kind::Valkey).await).await;
-    assert_eq!(told(outcome), (148, String::new()));
+    assert_eq!(told(outcome), (149, String::new()));
 }
 
 /// A subject without powers runs only the cases that need none. The others are named.

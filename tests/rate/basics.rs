@@ -29,6 +29,47 @@ async fn a_limit_of_ten_a_minute_allows_ten_units() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_limit_of_the_same_interval_counts_the_same_units() {
+    let quorum = Quorum::in_memory(3);
+    let of = |limit| quorum.rate_limiter("supplier", Quota::per_minute(limit));
+    assert!(of(30).check_n(30).await.unwrap().is_allowed());
+    for (limit, left) in [(30, 0), (45, 15), (60, 30)] {
+        let left_of_it = of(limit).check_n(0).await.unwrap().remaining();
+        assert_eq!(left_of_it, left, "{limit}");
+    }
+    assert!(of(60).check_n(30).await.unwrap().is_allowed());
+    for limit in [30, 45, 60] {
+        let denied = of(limit).check().await.unwrap();
+        assert!(
+            !denied.is_allowed() && denied.wait() > 60 * SECOND,
+            "{limit}: {denied:?}"
+        );
+    }
+    // Another interval has a count of its own, beside others too.
+    let fast = quorum.rate_limiter("supplier", Quota::per_second(30));
+    assert!(fast.check_n(30).await.unwrap().is_allowed());
+    let both = |limit| Quota::per_minute(limit).and(Quota::new(30, 2 * SECOND));
+    let full = quorum.rate_limiter("supplier", both(60));
+    assert!(!full.check().await.unwrap().is_allowed());
+    let more = quorum.rate_limiter("supplier", both(90));
+    assert!(more.check_n(30).await.unwrap().is_allowed());
+    let denied = of(90).check().await.unwrap();
+    assert!(!denied.is_allowed(), "{denied:?}");
+}
+
+/// The units of a limit of few units are slots. They are not counted together with shares, nor with the slots of another
+/// limit.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_few_units_counts_apart_from_all_others() {
+    let quorum = Quorum::in_memory(3);
+    let of = |limit| quorum.rate_limiter("supplier", Quota::per_minute(limit));
+    for limit in [12, 16, 17] {
+        assert!(of(limit).check_n(limit).await.unwrap().is_allowed());
+    }
+    assert_eq!(of(34).check_n(0).await.unwrap().remaining(), 17);
+}
+
+#[tokio::test(start_paused = true)]
 async fn units_are_gathered_from_several_nodes_all_or_none() {
     let quorum = Quorum::in_memory(3);
     let limiter = quorum.rate_limiter("supplier", Quota::per_minute(30));

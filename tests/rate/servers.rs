@@ -7,11 +7,13 @@
 //! | --- | --- |
 //! | `servers/far` | masters that are far away |
 //! | `servers/late` | answers that come too late |
+//! | `servers/quotas` | different limits for one interval |
 //! | `servers/small` | limits of few units, and the waits that are named |
 //! | `servers/traffic` | the requests to the masters |
 
 mod far;
 mod late;
+mod quotas;
 mod small;
 mod traffic;
 
@@ -434,7 +436,7 @@ async fn masters_with_a_short_history_give_no_units_of_a_long_interval() {
         .flat_map(key)
         .filter(|key| key.contains("@rate"))
         .collect();
-    assert_eq!(kept, ["quorate:@rate:30:10000:3:the supplier"]);
+    assert_eq!(kept, ["quorate:@rate:10000:3:the supplier"]);
 }
 
 /// Scripts that were flushed are loaded again, and no unit is lost.

@@ -148,6 +148,8 @@ each_rule! {
     units_of_another_era_are_not_given_back: EraOfUnits, LimitsBack, ["no more units than the limit"];
     a_refund_is_sent_once: RefundOnce, LimitsBack, ["no more units than the limit"];
     a_units_age_counts_from_its_sending: AgeFromSending, LimitsBack, ["no more units than the limit"];
+    different_limits_count_the_same_units: SharedLedger, TwoQuotas, ["no more units than the limit"];
+    a_changed_limit_counts_the_units_of_the_one_before: SharedLedger, QuotaChanged, ["no more units than the limit"];
     a_waiter_that_yields_slots_yields_all_of_them: YieldAllSlots, SlotsPartial, ["progress", "nothing stands still"];
     a_reader_has_an_end_of_its_own: ReadersOwnTtl, RwlockStorm, ["mutual exclusion", "epochs"];
     a_writer_that_waits_keeps_readers_out: WriterIntent, RwlockCrowd, ["nothing stands still"];

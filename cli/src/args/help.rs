@@ -179,8 +179,8 @@ Shows, for every node, the holder of a lock and how many wait for it. For a sema
 holder of each slot; for a read-write lock the readers, the writer, and the writers that wait. Names that are held \
 together are inspected one by one.
 
-A rate limit is counted under its name and its rates together. With the same --rate as `quorate limit`, this shows \
-how much of it is left, and takes nothing.
+A rate limit is counted under its name and the interval of each rate. With the same --rate as `quorate limit`, this \
+shows how much of it is left, and takes nothing.
 
 The waiters are listed below the nodes, the longest wait first, each with the time it has waited and on how many \
 nodes. Twenty are listed, and the others are counted. The time is the node's clock now minus the waiter's clock when \

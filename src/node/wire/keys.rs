@@ -36,11 +36,12 @@ const RWLOCK: [&str; 7] = [
 const PERMITS: [&str; 3] = ["@semaphore:", "@semaphore-ends:", "@semaphore-line:"];
 const GATHERERS: [&str; 3] = ["@many:", "@many-ends:", "@many-line:"];
 
-/// Comes before the limit, the interval, the number of masters and the name in the key of a rate limit.
+/// Comes before the interval, the number of masters and the name in the key of a rate limit. All limits of one interval
+/// share the key, so that a changed limit counts the units that were taken before.
 const RATE: &[u8] = b"@rate:";
 
 /// The same as for a semaphore, for a rate limit with few units. The limit, the interval and the number of masters come
-/// before the name here too.
+/// before the name.
 const UNITS: [&str; 3] = ["@units:", "@units-ends:", "@units-line:"];
 
 /// Comes before the random bits in the channel of a process.
@@ -214,7 +215,7 @@ impl Keys {
     /// The key of a rate limit with this number of masters in this interval.
     pub(crate) fn rate(&self, name: &Name, masters: u32, window: Window) -> Vec<u8> {
         let mut key = self.rate.clone();
-        key.extend_from_slice(limited(masters, window, name.as_str()).as_bytes());
+        key.extend_from_slice(format!("{}:{masters}:{name}", window.ms()).as_bytes());
         key
     }
 
@@ -277,7 +278,7 @@ impl Keys {
     }
 }
 
-/// A limit's name together with everything that makes it another limit: "2000:60000:5:name".
+/// The name of a limit of few units, together with everything that makes it another limit: "12:60000:5:name".
 pub(crate) fn limited(masters: u32, window: Window, name: &str) -> String {
     format!("{}:{}:{masters}:{name}", window.limit, window.ms())
 }

@@ -167,6 +167,10 @@ pub enum Profile {
     LimitsBack,
     /// As `LimitsStorm`, and one server is far away: some of its answers come too late for their units to be used.
     LimitsFar,
+    /// As `Limits`, and the programs have two different limits for one interval.
+    TwoQuotas,
+    /// As `LimitsStorm`, and the programs change the limit, each at a time of its own.
+    QuotaChanged,
     /// Many read or write one lock, without faults.
     Rwlock,
     /// As `Rwlock`, and there are readers all the time, or writers all the time.
@@ -205,7 +209,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 88] = [
+    pub const ALL: [Self; 90] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -277,6 +281,8 @@ impl Profile {
         Self::LimitsInBlocks,
         Self::LimitsBack,
         Self::LimitsFar,
+        Self::TwoQuotas,
+        Self::QuotaChanged,
         Self::Rwlock,
         Self::RwlockCrowd,
         Self::RwlockWriters,
@@ -999,6 +1005,8 @@ impl Plan {
             Profile::LimitsInBlocks => Self::limits_in_blocks(dice),
             Profile::LimitsBack => Self::limits_back(dice),
             Profile::LimitsFar => Self::limits_far(dice),
+            Profile::TwoQuotas => Self::two_quotas(dice),
+            Profile::QuotaChanged => Self::quota_changed(dice),
             Profile::Rwlock => Self::rwlocks(dice),
             Profile::RwlockCrowd => Self::rwlock_crowd(dice),
             Profile::RwlockWriters => Self::rwlock_writers(dice),

@@ -1,7 +1,7 @@
 //! Executes the commands about the units of a limit on an in-process node: the executable meaning of the Lua in this
 //! folder.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Stamp,
@@ -22,8 +22,9 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(BTreeMap<Key, Ledger>);
 
-/// The name, the number of masters and the interval. A different number or interval is another limit.
-type Key = (Name, u32, Window);
+/// The name, the number of masters and the interval. A different number or interval is another limit. With
+/// [`Rule::SharedLedger`] off, so is a different number of units.
+type Key = (Name, u32, Duration, Option<u32>);
 
 impl Memory {
     /// Executes one command.
@@ -39,7 +40,7 @@ impl Memory {
             Units::Look { meter } => {
                 let taken = meter.windows.iter().map(|(window, _)| {
                     let scale = Scale::new(*window, at.ms(), at.rules);
-                    Ledger::at(self.0.get(&key(meter, *window)), scale)
+                    Ledger::at(self.0.get(&key(meter, *window, at)), scale)
                         .0
                         .taken(scale)
                 });
@@ -53,7 +54,7 @@ impl Memory {
         let mut ledgers = Vec::with_capacity(meter.windows.len());
         for (window, share) in meter.windows.iter() {
             let scale = Scale::new(*window, at.ms(), at.rules);
-            let known = self.0.get(&key(meter, *window));
+            let known = self.0.get(&key(meter, *window, at));
             let (ledger, moved) = Ledger::at(known, scale);
             let left = ledger.room(*share, scale);
             room = room.min(left);
@@ -69,7 +70,7 @@ impl Memory {
                 if moved {
                     at.may_write()?;
                     ledger.written(scale);
-                    self.0.insert(key(meter, window), ledger);
+                    self.0.insert(key(meter, window, at), ledger);
                 }
             }
             return Ok(Answer::Full { room, wait });
@@ -79,7 +80,7 @@ impl Memory {
             at.may_write()?;
             stamps.push(ledger.spend(units, age, scale));
             ledger.written(scale);
-            self.0.insert(key(meter, window), ledger);
+            self.0.insert(key(meter, window, at), ledger);
         }
         Ok(Answer::Spent {
             room: room - units,
@@ -96,7 +97,7 @@ impl Memory {
     ) -> Result<Answer, Fault> {
         let mut back = 0;
         for ((window, _), stamp) in meter.windows.iter().zip(stamps) {
-            let Some(ledger) = self.0.get_mut(&key(meter, *window)) else {
+            let Some(ledger) = self.0.get_mut(&key(meter, *window, at)) else {
                 continue;
             };
             let stamp = match at.rules.hold(Rule::EraOfUnits) {
@@ -117,6 +118,7 @@ impl Memory {
     }
 }
 
-fn key(meter: &Meter, window: Window) -> Key {
-    (meter.name.clone(), meter.masters, window)
+fn key(meter: &Meter, window: Window, at: Moment) -> Key {
+    let limit = (!at.rules.hold(Rule::SharedLedger)).then_some(window.limit);
+    (meter.name.clone(), meter.masters, window.period, limit)
 }

@@ -39,8 +39,12 @@ pub(crate) const CASES: &[Case] = &[
         several_intervals_are_spent_together
     ),
     case!(
-        "§7: a limit with another name, number, interval or number of masters is counted separately.",
+        "§7: a limit with another name, interval or number of masters is counted separately.",
         other_settings_are_counted_separately
+    ),
+    case!(
+        "§7 `SharedLedger`: different limits of one interval count the same units, each up to its own share.",
+        different_limits_of_an_interval_share_one_count
     ),
     case!(
         "§7: a unit is free again A after the last instant at which it could be used.",
@@ -181,7 +185,6 @@ async fn other_settings_are_counted_separately(trial: &mut Trial<'_>) {
     more.masters = 5;
     for other in [
         meter("b", &[(2, secs(60))]),
-        meter("a", &[(3, secs(60))]),
         meter("a", &[(2, secs(61))]),
         more,
     ] {
@@ -189,6 +192,33 @@ async fn other_settings_are_counted_separately(trial: &mut Trial<'_>) {
         spent(trial, &other, 2).await;
     }
     full(trial, &meter("a", &[(2, secs(60))]), 1).await;
+}
+
+async fn different_limits_of_an_interval_share_one_count(trial: &mut Trial<'_>) {
+    let of = |share: u32| meter("a", &[(share, secs(60))]);
+    spent(trial, &of(5), 3).await;
+    let taken = look(trial, &of(2)).await;
+    assert_eq!(taken.iter().flatten().map(|t| t.units).sum::<u32>(), 3);
+    // The smaller limit has no room, and its wait is that for enough of the others' units. More than its share never
+    // comes.
+    let (room, wait) = full(trial, &of(2), 1).await;
+    assert!(
+        room == 0 && wait.is_some_and(|wait| wait > secs(59)),
+        "{wait:?}"
+    );
+    assert_eq!(full(trial, &of(2), 3).await, (0, None));
+    // The greater one has what the smaller one has left of it.
+    assert_eq!(spent(trial, &of(5), 1).await.0, 1);
+    let (room, stamps) = spent(trial, &of(9), 4).await;
+    assert_eq!(room, 1);
+    assert_eq!(full(trial, &of(5), 1).await.0, 0);
+    // What one gives back is free for all.
+    assert_eq!(refund(trial, &of(9), 4, &stamps).await, 1);
+    assert_eq!(spent(trial, &of(5), 1).await.0, 0);
+    // The count of an interval is the same beside another interval.
+    let both = meter("a", &[(9, secs(60)), (2, DAY)]);
+    assert_eq!(spent(trial, &both, 2).await.0, 0);
+    assert_eq!(full(trial, &of(7), 1).await.0, 0);
 }
 
 async fn units_are_free_after_their_interval(trial: &mut Trial<'_>) {
@@ -291,9 +321,12 @@ async fn a_full_server_gives_nothing_out(trial: &mut Trial<'_>) {
 pub(crate) fn random(chance: &mut Chance) -> Units {
     // So long that a bucket rarely ends during the test.
     let hour = Duration::from_secs(3600);
-    let shares: &[(u32, Duration)] = match chance.up_to(3) {
+    // Different limits of one interval share its count.
+    let shares: &[(u32, Duration)] = match chance.up_to(5) {
         0 => &[(40, DAY)],
         1 => &[(9, hour)],
+        2 => &[(4, hour)],
+        3 => &[(15, hour), (25, DAY)],
         _ => &[(9, hour), (40, DAY)],
     };
     let meter = meter(chance.one(&["a", "7:b"]), shares);

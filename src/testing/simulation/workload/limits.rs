@@ -30,6 +30,17 @@ pub(crate) struct Limits {
     pub(crate) block: Option<u32>,
     /// The percentage of calls that wait.
     pub(crate) wait: u64,
+    /// Another limit of the same interval.
+    pub(crate) other: Option<Other>,
+}
+
+/// Another limit of the same interval, and which calls have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Other {
+    /// Any call, so each process has limiters of both.
+    Beside(u32),
+    /// All calls of a process from some time on.
+    From(u32),
 }
 
 const LIMITS: [u32; 5] = [1, 2, 3, 7, 20];
@@ -60,7 +71,39 @@ impl Plan {
             slots_up_to: 0,
             block: None,
             wait: [0, 30, 60][dice.index(3)],
+            other: None,
         });
+        plan
+    }
+
+    /// Two limits of one interval, where all are shares of single servers.
+    fn two_quotas_of(dice: &mut Dice, plan: &mut Self) -> Option<(u32, u32)> {
+        let limits = plan.limits.as_mut()?;
+        let (one, other) = [(7, 20), (20, 7), (5, 6), (12, 5), (20, 19)][dice.index(5)];
+        limits.limit = one;
+        limits.and = limits.and.map(|(_, period)| (2 * one.max(other), period));
+        Some((one, other))
+    }
+
+    /// Programs have different limits for one interval.
+    pub(crate) fn two_quotas(dice: &mut Dice) -> Self {
+        let mut plan = Self::limits(dice);
+        let two = Self::two_quotas_of(dice, &mut plan);
+        if let (Some(limits), Some((_, other))) = (&mut plan.limits, two) {
+            limits.other = Some(Other::Beside(other));
+        }
+        plan.think = 20 * MS;
+        plan
+    }
+
+    /// Programs change the limit, each at a time of its own.
+    pub(crate) fn quota_changed(dice: &mut Dice) -> Self {
+        let mut plan = Self::limits_storm(dice);
+        let two = Self::two_quotas_of(dice, &mut plan);
+        if let (Some(limits), Some((_, other))) = (&mut plan.limits, two) {
+            limits.other = Some(Other::From(other));
+        }
+        plan.think = 20 * MS;
         plan
     }
 
@@ -150,10 +193,26 @@ impl Plan {
 
 const NAME: &str = "limit";
 
+/// The units that a call has used, and the limit by which it asked for them.
+pub(crate) type Spending = (u32, u32);
+
 impl World {
-    pub(super) fn new_limiter(&self, c: usize, engine: &Engine) -> Option<RateLimiter> {
+    /// The limiters of a task: that of its limit, and that of the other one.
+    pub(super) fn new_limiters(&self, c: usize, engine: &Engine) -> Vec<(u32, RateLimiter)> {
+        let limits = self.plan.limits.as_ref();
+        let all = limits.into_iter().flat_map(|limits| {
+            let other = limits.other.map(|other| match other {
+                Other::Beside(limit) | Other::From(limit) => limit,
+            });
+            [Some(limits.limit), other].into_iter().flatten()
+        });
+        let all = all.filter_map(|limit| Some((limit, self.new_limiter(c, engine, limit)?)));
+        all.collect()
+    }
+
+    fn new_limiter(&self, c: usize, engine: &Engine, limit: u32) -> Option<RateLimiter> {
         let limits = self.plan.limits?;
-        let mut quota = Quota::new(limits.limit, limits.period);
+        let mut quota = Quota::new(limit, limits.period);
         if let Some((limit, period)) = limits.and {
             quota = quota.and(Quota::new(limit, period));
         }
@@ -170,19 +229,35 @@ impl World {
         })
     }
 
-    pub(super) fn spend(&mut self, c: usize, t: usize, limiter: &RateLimiter) {
-        let Some(limits) = self.plan.limits else {
+    /// The limit and the limiter of the next call.
+    fn choose_limiter(&mut self, c: usize, t: usize) -> Option<(Limits, u32, RateLimiter)> {
+        let limits = self.plan.limits?;
+        let is_other = match limits.other {
+            None => false,
+            Some(Other::Beside(_)) => self.dice.percent(50),
+            Some(Other::From(_)) => {
+                let third = self.plan.active / 3;
+                self.now >= third + third * c as u64 / self.clients.len() as u64
+            }
+        };
+        let all = &self.clients[c].tasks[t].limiters;
+        let (limit, limiter) = all.get(usize::from(is_other))?.clone();
+        Some((limits, limit, limiter))
+    }
+
+    pub(super) fn spend(&mut self, c: usize, t: usize) {
+        let Some((limits, limit, limiter)) = self.choose_limiter(c, t) else {
             return;
         };
         let several = match self.dice.percent(25) {
-            true => u32::try_from(self.dice.range(1, limits.limit.into())).unwrap_or(1),
+            true => u32::try_from(self.dice.range(1, limit.into())).unwrap_or(1),
             false => 1,
         };
-        let (what, call): (_, Call<u32>) = if self.dice.percent(limits.wait) {
+        let (what, call): (_, Call<Spending>) = if self.dice.percent(limits.wait) {
             let ready = limiter.until_n_ready(several);
             (
                 "until_ready",
-                Box::pin(async move { ready.await.map(|()| several) }),
+                Box::pin(async move { ready.await.map(|()| (several, limit)) }),
             )
         } else {
             let check = limiter.check_n(several);
@@ -190,13 +265,13 @@ impl World {
                 "check",
                 Box::pin(async move {
                     let decision = check.await?;
-                    Ok(if decision.is_allowed() { several } else { 0 })
+                    Ok((if decision.is_allowed() { several } else { 0 }, limit))
                 }),
             )
         };
         let op = self.operation(c, what, NAME);
         if self.tracing() {
-            self.trace(format!("c{c}: {op} for {several}"));
+            self.trace(format!("c{c}: {op} for {several} of {limit}"));
         }
         let pending = self.pending(c, t, op, call, None);
         self.clients[c].tasks[t].stage = Stage::Spending(pending);
@@ -207,18 +282,20 @@ impl World {
     }
 
     /// A call was answered.
-    pub(super) fn spent(&mut self, op: &Operation, answer: Result<u32, Error>) -> Held {
+    pub(super) fn spent(&mut self, op: &Operation, answer: Result<Spending, Error>) -> Held {
         if self.tracing() {
             self.trace(format!("{op} -> {answer:?}"));
         }
         match answer {
-            Ok(0) => self.stats.refused += 1,
-            Ok(units) => {
+            Ok((0, _)) => self.stats.refused += 1,
+            Ok((units, limit)) => {
                 self.stats.granted += 1;
                 self.stats.units += u64::from(units);
                 let now = self.now;
-                for spent in self.limits() {
-                    spent.used(now, units, op)?;
+                let and = self.plan.limits.and_then(|limits| limits.and);
+                let limits = [limit].into_iter().chain(and.map(|(limit, _)| limit));
+                for (spent, limit) in self.limits().iter_mut().zip(limits) {
+                    spent.used(now, units, limit, op)?;
                 }
             }
             Err(Error::Quarantined(_)) => self.stats.quarantined += 1,
@@ -230,11 +307,9 @@ impl World {
 
     fn limits(&mut self) -> &mut [Spent] {
         if let (true, Some(limits)) = (self.checks.spent.is_empty(), self.plan.limits) {
-            let Limits {
-                limit, period, and, ..
-            } = limits;
-            let all = [(limit, period)].into_iter().chain(and);
-            let spent = all.map(|(limit, period)| Spent::new(limit, nanos(period)));
+            let Limits { period, and, .. } = limits;
+            let all = [period].into_iter().chain(and.map(|(_, period)| period));
+            let spent = all.map(|period| Spent::new(nanos(period)));
             self.checks.spent.extend(spent);
         }
         &mut self.checks.spent

@@ -68,7 +68,7 @@ enum Stage {
         must: bool,
     },
     Evicting(Pending<bool>),
-    Spending(Pending<u32>),
+    Spending(Pending<limits::Spending>),
     Operating(Pending<()>),
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct Task {
     mutexes: Vec<Mutex>,
     /// Set if the task asks for slots instead of locks.
     semaphore: Option<Semaphore>,
-    /// Set if the task asks for units instead of locks.
-    limiter: Option<RateLimiter>,
+    /// If the task asks for units instead of locks: its limits and their limiters.
+    limiters: Vec<(u32, RateLimiter)>,
     /// Set if the task reads or writes instead of locking.
     rwlock: Option<RwLock>,
     stage: Stage,
@@ -201,7 +201,7 @@ impl World {
         Task {
             mutexes,
             semaphore: self.new_semaphore(c, engine),
-            limiter: self.new_limiter(c, engine),
+            limiters: self.new_limiters(c, engine),
             rwlock: self.new_rwlock(c, engine),
             stage: Stage::Idle,
             extending: Vec::new(),
@@ -390,8 +390,8 @@ impl World {
             }
             _ => Renewal::auto().heartbeat(Duration::from_millis(self.dice.range(100, 400))),
         };
-        if let Some(limiter) = self.clients[c].tasks[t].limiter.clone() {
-            return self.spend(c, t, &limiter);
+        if self.plan.limits.is_some() {
+            return self.spend(c, t);
         }
         if let Some(semaphore) = &self.clients[c].tasks[t].semaphore {
             let semaphore = semaphore.clone().ttl(ttl).renewal(renewal);
