@@ -44,7 +44,7 @@
 //! | `tower` | | `quorate::tower`: layers for rate limits, permits and tokens |
 //! | `blocking` | | `quorate::blocking`: every primitive for threads, on a runtime of its own |
 //! | `consul` | | `quorate::consul`: locks and semaphores in Consul |
-//! | `serde` | | [`FencingToken`] as a JSON number |
+//! | `serde` | | [`FencingToken`] as a JSON number; `quorate::Config`, the settings in a configuration file |
 //! | `unstable-node` | | masters of another kind; outside semver |
 //! | `conformance` | | the requirements on every kind of node, as cases; outside semver |
 //! | `test-util` | | this crate's own simulation and its rule switches; outside semver |
@@ -100,6 +100,8 @@ pub use node::redis::IntoNode;
 pub use node::status::{Health, NodeState, NodeStatus};
 pub use quorum::Quorum;
 pub use quorum::builder::Builder;
+#[cfg(feature = "serde")]
+pub use quorum::config::Config;
 pub use report::error::{Error, LimitConflict, LossReason, Lost};
 pub use report::inspection::{
     Holder, Inspection, NodeInspection, NodeRwlock, NodeSlots, Reader, Slot, Waiter, WaitingWriter,
@@ -122,10 +124,12 @@ pub use crate::{
 /// For the package `quorate-cli` only. Outside semver.
 #[doc(hidden)]
 pub mod cli {
+    #[cfg(feature = "serde")]
+    pub use crate::quorum::config::has_password;
     pub use crate::{
         base::text::{are_needed, counted, seconds, table},
         quorum::{
-            env::{NODES, NODES_FILE, SET_NODES, Variables},
+            env::{CONFIG, NODES, NODES_FILE, SET_NODES, Variables},
             settings::{Kind, Options, SETTINGS, Setting, duration},
         },
     };

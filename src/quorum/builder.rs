@@ -124,6 +124,17 @@ impl Builder {
         self
     }
 
+    /// Sets what a configuration file gives, and keeps everything that it does not give.
+    ///
+    /// The last call counts, as with every setter: settings of the file replace those that were set before, and calls
+    /// after this one replace those of the file. The file's masters join those that were added before and those that
+    /// are added later; to name others in their place, change [`Config::nodes`](crate::Config::nodes).
+    #[cfg(feature = "serde")]
+    pub fn config(mut self, config: crate::Config) -> Self {
+        self.options = config.options().or(self.options);
+        self.nodes(config.nodes)
+    }
+
     /// Replaces all settings that were given before.
     #[doc(hidden)]
     pub fn options(mut self, options: Options) -> Self {

@@ -13,6 +13,9 @@ pub const NODES: &str = "QUORATE_NODES";
 /// The variable that names a file with the masters' URLs.
 pub const NODES_FILE: &str = "QUORATE_NODES_FILE";
 
+/// The variable that names a configuration file, which only the `quorate` command reads.
+pub const CONFIG: &str = "QUORATE_CONFIG";
+
 /// How to name masters, for an error that says that none are named.
 pub const SET_NODES: &str = "set QUORATE_NODES (separated by commas), as in \
     QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1";
@@ -106,8 +109,9 @@ fn from(variables: &Variables) -> Result<Builder, Error> {
     let (nodes, source) = variables.nodes()?;
     let Some(source) = source else {
         return Err(Error::Invalid(format!(
-            "no nodes are named: {SET_NODES}, or name a file with {NODES_FILE}{}",
-            variables.hint()
+            "no nodes are named: {SET_NODES}, or name a file with {NODES_FILE}{}{}",
+            variables.hint(),
+            variables.hint_at_a_config()
         )));
     };
     let builder = Quorum::builder().nodes(nodes);
@@ -191,6 +195,17 @@ impl Variables {
                 ". A command that `quorate lock` runs finds {NODES} only with `quorate lock --keep-env`"
             ),
             None => String::new(),
+        }
+    }
+
+    /// For programs that do not read the file that the command reads.
+    fn hint_at_a_config(&self) -> String {
+        match self.word(CONFIG) {
+            Ok(None) => String::new(),
+            Ok(Some(_)) | Err(_) => format!(
+                ". {CONFIG} is set, but only the `quorate` command reads that file: a program reads it into a \
+                 `quorate::Config`"
+            ),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod assembly;
 pub(crate) mod builder;
+#[cfg(feature = "serde")]
+pub(crate) mod config;
 pub(crate) mod env;
 mod named;
 pub(crate) mod settings;

@@ -1,5 +1,5 @@
-//! The table of settings. Each row makes the setter of both builders, the environment variable, and the option of the
-//! `quorate` command with its help text.
+//! The table of settings. Each row makes the setter of both builders, the environment variable, the field of a
+//! configuration file, and the option of the `quorate` command with its help text.
 
 use std::{sync::Arc, time::Duration};
 
@@ -137,7 +137,7 @@ pub enum Kind {
 }
 
 /// A value that can be written as text.
-trait Value: Sized {
+pub(crate) trait Value: Sized + PartialEq {
     const KIND: Kind;
 
     fn read(text: &str) -> Result<Self, String>;
@@ -224,7 +224,10 @@ impl Setting {
     }
 
     /// Checks its value, if it was set.
-    pub(crate) fn check(&self, options: &Options) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// `Invalid`, which names the setting.
+    pub fn check(&self, options: &Options) -> Result<(), Error> {
         (self.check)(options)
     }
 }
@@ -275,6 +278,14 @@ macro_rules! make_table {
 
         impl Options {
             $(getter!($kind, $name, $default);)*
+
+            /// These settings, and those of `other` for each that was not given here.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                Self {
+                    $($name: self.$name.or(other.$name),)*
+                }
+            }
         }
 
         /// The rows, in this order.

@@ -68,6 +68,12 @@ impl Builder {
         Self(self.0.nodes(nodes))
     }
 
+    /// Sets what a configuration file gives, as [`quorate::Builder::config`](crate::Builder::config).
+    #[cfg(feature = "serde")]
+    pub fn config(self, config: crate::Config) -> Self {
+        Self(self.0.config(config))
+    }
+
     /// As [`quorate::Builder::ca_certificates`](crate::Builder::ca_certificates).
     #[cfg(feature = "tls-rustls")]
     pub fn ca_certificates(self, pem: impl AsRef<[u8]>) -> Self {

@@ -21,7 +21,7 @@ impl Address {
         Secret::new(self.login.as_ref().map_or("", |login| &login.password))
     }
 
-    pub(super) fn has_password(&self) -> bool {
+    pub(crate) fn has_password(&self) -> bool {
         let login = self.login.as_ref();
         login.is_some_and(|login| !login.password.is_empty())
     }

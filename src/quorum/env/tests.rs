@@ -129,6 +129,19 @@ fn later_settings_win_and_empty_variables_are_ignored() {
 }
 
 #[test]
+fn a_config_that_only_the_command_reads_is_mentioned_when_no_nodes_are_named() {
+    let why = invalid(&[(CONFIG, "/etc/quorate.toml")]);
+    assert!(
+        why.contains("QUORATE_CONFIG is set, but only the `quorate` command reads"),
+        "{why}"
+    );
+    for set in [&[][..], &[(CONFIG, " ")]] {
+        assert!(!invalid(set).contains(CONFIG), "{set:?}");
+    }
+    assert!(from(&with(&[NODE, (CONFIG, "/no/such/file")])).is_ok());
+}
+
+#[test]
 fn a_comma_in_a_password_does_not_split_a_url() {
     let nodes = |variable, value: &str| with(&[(variable, value)]).nodes().unwrap().0;
     let list = "redis://me:a,b,@h:1,rediss://me:a,,b@h:2 , unix:///run/a,b.sock,";
