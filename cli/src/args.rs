@@ -1,5 +1,6 @@
 //! The command line: its options, its commands and their help.
 
+mod config;
 mod consul;
 mod fleet;
 mod help;
@@ -151,7 +152,7 @@ pub(crate) struct Bootstrap {
 }
 
 impl Args {
-    /// Takes from the environment what was not given on the command line.
+    /// Takes from the environment and the configuration file what was not given on the command line.
     fn fill(&mut self) -> Result<(), Failure> {
         match &self.command {
             Command::Lock(Lock { run, .. }) | Command::Semaphore(Semaphore { run, .. })

@@ -12,10 +12,7 @@ use nix::{
     },
     unistd::{Pid, getpgid, getpgrp, getpid},
 };
-use quorate::{
-    Lease,
-    cli::{NODES, NODES_FILE},
-};
+use quorate::{Lease, cli::NODES};
 use tokio::time;
 
 use crate::{
@@ -365,10 +362,6 @@ pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool,
         // The URLs may hold passwords.
         command.env_remove(NODES);
     } else if on_masters {
-        let settings = fleet.environment();
-        if settings.iter().any(|(variable, _)| *variable == NODES) {
-            command.env_remove(NODES_FILE);
-        }
-        command.envs(settings);
+        fleet.set_environment(command);
     }
 }

@@ -1,28 +1,36 @@
 //! Which servers to use, and the settings that all their clients agree on. They come from the command line, the
 //! environment, or a file. The settings are those of the library's table.
 
-use std::time::Duration;
+use std::{path::PathBuf, process::Command, time::Duration};
 
-use clap::{Arg, ArgAction, ArgMatches, error::ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::ValueParser, error::ErrorKind};
 use quorate::{
     Builder, Error, Quorum,
-    cli::{Kind, NODES, Options, SET_NODES, SETTINGS, Setting, Variables},
+    cli::{CONFIG, Kind, NODES, NODES_FILE, Options, SET_NODES, SETTINGS, Setting, Variables},
 };
 
+use super::config::ConfigFile;
 use crate::failure::Failure;
 
 const HEADING: &str = "Servers";
 const NODE: &str = "node";
 const NODE_HELP: &str = "A server: redis://[user:password@]host[:port], rediss://.. (TLS) or unix:///path. Repeat it \
-    for every server. All clients must name the same servers. Default: those in QUORATE_NODES";
+    for every server. All clients must name the same servers. Default: those in QUORATE_NODES, or in --config";
+const FILE: &str = "config";
+const FILE_HELP: &str = "A file (TOML) with the servers and the settings below: nodes = [\"redis://..\", ..], \
+    max_ttl = \"10m\". Options and variables replace its values [default: the file in QUORATE_CONFIG]";
 /// Settings that also apply to Consul. All others are about masters.
 const ALSO_OF_CONSUL: [&str; 3] = ["connect_timeout", "label", "node_timeout"];
 
 /// Which servers to use, and the settings that all their clients agree on.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
+    /// The servers of the command line. Those of variables and of the file are looked up when they are needed.
     nodes: Vec<String>,
     options: Options,
+    /// The file that the command line names.
+    path: Option<PathBuf>,
+    file: Option<ConfigFile>,
 }
 
 /// The settings that the command line offers.
@@ -68,7 +76,15 @@ impl clap::Args for Fleet {
             .action(ArgAction::Append)
             .global(true)
             .help_heading(HEADING);
-        command.arg(node).args(offered().map(argument))
+        let file = Arg::new(FILE)
+            .long(FILE)
+            .value_name("FILE")
+            .help(FILE_HELP)
+            .value_parser(ValueParser::path_buf())
+            .value_hint(ValueHint::FilePath)
+            .global(true)
+            .help_heading(HEADING);
+        command.args([node, file]).args(offered().map(argument))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -86,6 +102,7 @@ impl clap::FromArgMatches for Fleet {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let nodes = matches.get_many::<String>(NODE);
         self.nodes = nodes.into_iter().flatten().cloned().collect();
+        self.path = matches.get_one::<PathBuf>(FILE).cloned();
         for setting in offered() {
             let text = match setting.kind {
                 Kind::Flag => matches.get_flag(setting.name).then_some("1"),
@@ -99,15 +116,33 @@ impl clap::FromArgMatches for Fleet {
 }
 
 impl Fleet {
-    /// Takes from the environment what was not given on the command line, except for the servers.
+    /// Takes from the environment what was not given on the command line, and from the configuration file what neither
+    /// gives, except for the servers.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
-        Variables::of_this_process()
-            .fill(&mut self.options)
-            .map_err(usage)
+        let variables = Variables::of_this_process();
+        variables.fill(&mut self.options).map_err(usage)?;
+        self.read_file(&variables)?;
+        if let Some(file) = &self.file {
+            self.options = std::mem::take(&mut self.options).or(file.config.options());
+        }
+        Ok(())
     }
 
-    /// Refuses options about masters beside `--consul`. Variables about masters are allowed, because they may be
-    /// settings of the whole machine.
+    fn read_file(&mut self, variables: &Variables) -> Result<(), Failure> {
+        let (path, named_by) = match &self.path {
+            Some(path) => (Some(path.clone()), "--config"),
+            None => (
+                variables.word(CONFIG).map_err(usage)?.map(PathBuf::from),
+                CONFIG,
+            ),
+        };
+        let read = path.map(|path| ConfigFile::read(&path, named_by));
+        self.file = read.transpose().map_err(Failure::usage)?;
+        Ok(())
+    }
+
+    /// Refuses options about masters beside `--consul`. Variables about masters and those in a configuration file are
+    /// allowed and ignored, because they may be settings of the whole machine.
     pub(super) fn fill_beside_consul(&mut self) -> Result<(), Failure> {
         let of_masters = |setting: &&Setting| !ALSO_OF_CONSUL.contains(&setting.name);
         let mut given = offered().filter(of_masters);
@@ -121,23 +156,44 @@ impl Fleet {
                 "--consul cannot be used with --{option}, which is about Redis or Valkey masters: leave one of them out"
             )));
         }
+        let variables = Variables::of_this_process();
         let label = offered().find(|setting| setting.name == "label");
-        match label.filter(|_| self.options.label.is_none()) {
-            Some(label) => Variables::of_this_process()
+        if let Some(label) = label.filter(|_| self.options.label.is_none()) {
+            variables
                 .fill_one(label, &mut self.options)
-                .map_err(usage),
-            None => Ok(()),
+                .map_err(usage)?;
         }
+        self.read_file(&variables)?;
+        if let (None, Some(file)) = (&self.options.label, &self.file) {
+            self.options.label.clone_from(&file.config.label);
+        }
+        Ok(())
     }
 
-    /// The environment in which `quorate` finds the same settings, except for the label.
-    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+    /// Sets the environment of a command so that `quorate` finds the same settings there, except for the label. The
+    /// servers in a configuration file stay in the file, if it can be read again.
+    pub(crate) fn set_environment(&self, command: &mut Command) {
+        let file = self.file.as_ref();
+        let again = file.and_then(ConfigFile::again);
+        let mut nodes = &self.nodes;
+        if let (Some(file), None) = (file, &again) {
+            command.env_remove(CONFIG);
+            // Variables that name servers are inherited, and come before the file.
+            let by_variable = Variables::of_this_process().nodes();
+            if nodes.is_empty() && matches!(by_variable, Ok((_, None))) {
+                nodes = &file.config.nodes;
+            }
+        }
+        if !nodes.is_empty() {
+            command.env_remove(NODES_FILE);
+        }
+        command.envs(again.map(|path| (CONFIG, path)));
+        command.envs(self.environment(nodes));
+    }
+
+    fn environment(&self, nodes: &[String]) -> Vec<(&'static str, String)> {
         // A comma separates the URLs, and a password may contain one.
-        let nodes: Vec<String> = self
-            .nodes
-            .iter()
-            .map(|url| url.replace(',', "%2C"))
-            .collect();
+        let nodes: Vec<String> = nodes.iter().map(|url| url.replace(',', "%2C")).collect();
         let nodes = (!nodes.is_empty()).then(|| (NODES, nodes.join(",")));
         let settings = offered()
             .filter(|setting| setting.name != "label")
@@ -145,29 +201,41 @@ impl Fleet {
         nodes.into_iter().chain(settings).collect()
     }
 
-    /// A builder with all settings that were given on the command line or in the environment.
+    /// A builder with all settings that were given on the command line, in the environment or in the file.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         let builder = Quorum::builder().nodes(self.nodes()?);
         // The shutdown only sends releases, on connections that are open. A node that does not answer in this time
         // would not answer in the default of 5 s either.
+        let shutdown_timeout = self.options.shutdown_timeout;
+        let shutdown_timeout =
+            shutdown_timeout.unwrap_or_else(|| self.node_timeout().saturating_mul(2));
         Ok(builder
             .options(self.options.clone())
-            .shutdown_timeout(self.node_timeout().saturating_mul(2)))
+            .shutdown_timeout(shutdown_timeout))
     }
 
-    /// The servers that were named on the command line, in the environment, or in a file that the environment names.
+    /// The servers that were named on the command line, in the environment, or in a configuration file.
     pub(crate) fn nodes(&self) -> Result<Vec<String>, Failure> {
         if !self.nodes.is_empty() {
             return Ok(self.nodes.clone());
         }
         let variables = Variables::of_this_process();
-        match variables.nodes().map_err(usage)? {
-            (_, None) => Err(Failure::usage(format!(
-                "no servers are named: give --node URL for each of them, or {SET_NODES}. `quorate demo` \
-                 needs none{}",
-                variables.hint()
-            ))),
-            (nodes, Some(_)) => Ok(nodes),
+        if let (nodes, Some(_)) = variables.nodes().map_err(usage)? {
+            return Ok(nodes);
+        }
+        let file = self.file.as_ref();
+        match file.map(|file| &file.config.nodes) {
+            Some(nodes) if !nodes.is_empty() => Ok(nodes.clone()),
+            _ => {
+                let file =
+                    file.map(|file| format!(". The file {:?} has no nodes = [..]", file.path));
+                Err(Failure::usage(format!(
+                    "no servers are named: give --node URL for each of them or a --config FILE, or {SET_NODES}. \
+                     `quorate demo` needs none{}{}",
+                    file.unwrap_or_default(),
+                    variables.hint()
+                )))
+            }
         }
     }
 

@@ -38,11 +38,20 @@ Environment:
   QUORATE_NODES_FILE
       a file with the servers, one on each line, which keeps passwords out of the environment; lines that begin with \
 # are ignored
+  QUORATE_CONFIG           a configuration file (--config)
   QUORATE_KEY_PREFIX       --key-prefix         QUORATE_MAX_TTL         --max-ttl
   QUORATE_NODE_TIMEOUT     --node-timeout       QUORATE_RESTART_MARGIN  --restart-margin
   QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_FLEET           --fleet
   QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_LABEL           --label
   SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
+
+Configuration file (TOML): nodes, and the settings by the names of their options, with _ for -.
+  nodes = [\"redis://10.0.0.1\", \"redis://10.0.1.1\", \"redis://10.0.2.1\"]
+  max_ttl = \"10m\"
+  allow_eviction = true
+An option replaces its variable, and a variable replaces the value in the file. --node and QUORATE_NODES replace all \
+nodes of the file. A file whose URLs have passwords is refused if other users may read it: chmod 600, or 640 if root \
+owns it.
 
 Exit status:
   0     done
@@ -99,12 +108,13 @@ The command finds in its environment:
 earlier holder of any of them. Pass it to the resource behind the lock, which has to refuse smaller tokens. With \
 --read it is an epoch: it tells how new the data is, and many readers have the same.
       With --read IT MUST NOT BE USED TO WRITE.
-QUORATE_NODES is removed from it, because it may hold passwords; --keep-env keeps it.
+QUORATE_NODES is removed from it, because it may hold passwords; --keep-env keeps it. QUORATE_NODES_FILE and \
+QUORATE_CONFIG stay: their passwords are in the files.
 
 Choose --consul if you run Consul already and need few locks a second. It takes the lock in Consul instead of on \
 Redis or Valkey masters: the same lock as `consul lock` with that name. A lock in Consul and one on masters do not \
-know of each other, so all programs that share a name have to take it in the same place. With --consul the only \
-variable QUORATE_* that is used is QUORATE_LABEL. CONSUL_HTTP_ADDR without --consul does nothing.
+know of each other, so all programs that share a name have to take it in the same place. With --consul only \
+QUORATE_LABEL, or the label in a configuration file, is used; the settings of masters are ignored. CONSUL_HTTP_ADDR without --consul does nothing.
 
 Nothing is printed while all is well, so cron has nothing to mail. On a terminal, or with -v, one line names the \
 holder that is waited for. Changes of the servers are printed with -v only.

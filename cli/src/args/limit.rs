@@ -92,8 +92,8 @@ pub(crate) struct Limit {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnOutage::Error, hide_possible_values = true)]
     pub(crate) on_outage: OnOutage,
 
-    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node and
-    /// of the other options of servers are put there too
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node,
+    /// --config and the other options of servers are put there too
     #[arg(long)]
     pub(crate) keep_env: bool,
 

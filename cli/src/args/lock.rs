@@ -82,8 +82,8 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) whole_group: bool,
 
-    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node and
-    /// of the other options of servers are put there too
+    /// Keep QUORATE_NODES in the command's environment, so that it can run quorate itself. The values of --node,
+    /// --config and the other options of servers are put there too
     #[arg(long)]
     pub(crate) keep_env: bool,
 
