@@ -145,7 +145,7 @@ matrix: ## the tests that depend on the server, on Redis 7.0, 7.4, 8 and Valkey 
 TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = quorate-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-$(TARGET)
 
-dist: ## the command as an archive in target/dist, and its debug information apart (TARGET=x86_64-unknown-linux-musl)
+dist: ## the command, its man pages and completions as an archive in target/dist, and its debug information apart (TARGET=x86_64-unknown-linux-musl)
 	$(if $(findstring musl,$(TARGET)),CC_$(subst -,_,$(TARGET))=musl-gcc) \
 	  cargo build --locked --profile dist -p quorate-cli --target $(TARGET)
 	rm -rf target/dist/$(DIST)*
@@ -154,6 +154,14 @@ dist: ## the command as an archive in target/dist, and its debug information apa
 	objcopy --only-keep-debug target/$(TARGET)/dist/quorate target/dist/$(DIST).debug
 	objcopy --strip-all --add-gnu-debuglink=target/dist/$(DIST).debug \
 	  target/$(TARGET)/dist/quorate target/dist/$(DIST)/quorate
+	@# The command itself makes them, so it has to run on this machine.
+	target/$(TARGET)/dist/quorate man target/dist/$(DIST)/man/man1
+	mkdir target/dist/$(DIST)/completions
+	target/$(TARGET)/dist/quorate completions bash >target/dist/$(DIST)/completions/quorate.bash
+	target/$(TARGET)/dist/quorate completions elvish >target/dist/$(DIST)/completions/quorate.elv
+	target/$(TARGET)/dist/quorate completions fish >target/dist/$(DIST)/completions/quorate.fish
+	target/$(TARGET)/dist/quorate completions powershell >target/dist/$(DIST)/completions/_quorate.ps1
+	target/$(TARGET)/dist/quorate completions zsh >target/dist/$(DIST)/completions/_quorate
 	gzip target/dist/$(DIST).debug
 	tar -C target/dist --owner 0 --group 0 --numeric-owner -czf target/dist/$(DIST).tar.gz $(DIST)
 	cd target/dist && sha256sum $(DIST).tar.gz >$(DIST).tar.gz.sha256

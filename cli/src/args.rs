@@ -8,9 +8,10 @@ mod limit;
 mod lock;
 mod torture;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint, error::ErrorKind};
+use clap_complete::Shell;
 use quorate::cli::duration;
 
 pub(crate) use self::consul::InConsul;
@@ -82,6 +83,12 @@ pub(crate) enum Command {
     /// Take locks under load, record every operation, and check the guarantees
     #[command(long_about = torture::ABOUT, after_long_help = torture::AFTER)]
     Torture(Box<Torture>),
+    /// Print the completions for a shell
+    #[command(long_about = help::COMPLETIONS)]
+    Completions(Completions),
+    /// Write the man pages into a directory
+    #[command(long_about = help::MAN)]
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
@@ -151,6 +158,19 @@ pub(crate) struct Bootstrap {
     pub(crate) force: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// The directory, which is made if it does not exist
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+}
+
 impl Args {
     /// Takes from the environment and the configuration file what was not given on the command line.
     fn fill(&mut self) -> Result<(), Failure> {
@@ -160,6 +180,8 @@ impl Args {
             {
                 self.fleet.fill_beside_consul()
             }
+            // They run where software is built and where shells start, and use no setting.
+            Command::Completions(_) | Command::Man(_) => Ok(()),
             _ => self.fleet.fill(),
         }
     }

@@ -6,6 +6,7 @@
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
 //! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `conformance` `demo` | one command each |
+//! | `generate` | completions for shells, and man pages |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, its history, and the judge of that history |
 //! | `child` | the locked command: its process group, its terminal, its end |
@@ -41,6 +42,7 @@ mod demo;
 mod evict;
 mod exec;
 mod failure;
+mod generate;
 mod inspect;
 mod job;
 mod limit;
@@ -150,5 +152,7 @@ async fn run(args: &Args) -> Result<u8, Failure> {
         Command::Conformance => conformance::run(args).await,
         Command::Demo => demo::run(args).await,
         Command::Torture(torture) => torture::run(args, torture).await,
+        Command::Completions(asked) => Ok(generate::completions(asked.shell)),
+        Command::Man(man) => generate::man(args, &man.dir),
     }
 }

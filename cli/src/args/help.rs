@@ -32,6 +32,7 @@ Examples:
   quorate nodes --wait all --timeout 2m           after a restart: wait for all to vote
   quorate watch                                   print every change, as a service
   quorate torture                                 does it hold under load and faults?
+  quorate completions bash                        print them, for a shell
 
 Environment:
   QUORATE_NODES            the servers, separated by commas (--node)
@@ -319,6 +320,23 @@ Three clients want one lock and wait in the queue, two of five nodes die, then a
 paused holder is refused. It takes about ten seconds, or less if the output is not a terminal.
 
 --json: one object per line: {who, says}";
+
+pub(super) const COMPLETIONS: &str = "\
+Prints the completions for a shell.
+
+Examples:
+  quorate completions bash > /usr/share/bash-completion/completions/quorate
+  quorate completions zsh > /usr/share/zsh/site-functions/_quorate
+  quorate completions fish > /usr/share/fish/vendor_completions.d/quorate.fish";
+
+pub(super) const MAN: &str = "\
+Writes the man pages into a directory: quorate.1, and one for each command, such as quorate-lock.1.
+
+Example:
+  quorate man /usr/local/share/man/man1
+
+Exit status: 0 when all pages are written, otherwise 70.
+--json: {pages, directory}.";
 
 /// Names of commands in other lock programs, and the command that does the same here.
 const OTHER_WORDS: &[(&[&str], &str)] = &[

@@ -435,3 +435,41 @@ fn beside_consul_only_the_label_of_the_file_is_used() {
     let done = Running::start(with_variable(&file.path, &other)).done();
     done.is(64).says("max_tll");
 }
+
+#[test]
+fn completions_and_man_pages_need_no_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let man = dir.path().join("new/man1");
+    let man = man.to_str().unwrap();
+    let spoilt = |args: &[&str]| {
+        let mut command = with_variable(Path::new("/no/such/file"), args);
+        command.env("QUORATE_MAX_TTL", "soon");
+        Running::start(command).done()
+    };
+    spoilt(&["completions", "bash"]).is(0).prints("_quorate()");
+    let done = spoilt(&["--json", "man", man]).is(0).json();
+    let pages = std::fs::read_dir(man).unwrap().count();
+    assert_eq!(done["pages"], pages, "{done}");
+    assert!(pages > 15, "{pages}");
+    let done = spoilt(&["man", man]).is(0);
+    assert_eq!(done.out, format!("wrote {pages} pages to {man}\n"));
+
+    let taken = dir.path().join("file");
+    std::fs::write(&taken, "").unwrap();
+    let path = taken.to_str().unwrap();
+    spoilt(&["man", path])
+        .is(70)
+        .says(&format!("cannot write {path}"));
+    let blocked = dir.path().join("blocked");
+    std::fs::create_dir_all(blocked.join("quorate.1")).unwrap();
+    let done = spoilt(&["man", blocked.to_str().unwrap()]).is(70);
+    done.says("quorate.1: Is a directory");
+}
+
+#[test]
+fn completions_whose_reader_has_gone_are_not_an_error() {
+    let mut running = Running::start(quorate(&[], &["completions", "zsh"]));
+    running.reader_goes();
+    let done = running.done().is(0);
+    assert_eq!(done.err, "");
+}
