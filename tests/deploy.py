@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import yaml
 
@@ -94,6 +95,18 @@ def check_crontab(path):
     check(jobs, "crontab: there is no job")
 
 
+def check_units():
+    """Each service reads the one configuration file, from a copy that its user can read."""
+    nodes = tomllib.loads((recipes / "quorate.toml").read_text())["nodes"]
+    check(len(nodes) == len(set(nodes)) == 3, "quorate.toml does not name three servers")
+    services = list(recipes.glob("systemd/*.service"))
+    check(len(services) == 2, f"there are {len(services)} services")
+    for path in services:
+        lines = path.read_text().splitlines()
+        check("LoadCredential=quorate.toml:/etc/quorate.toml" in lines, f"{path}: it gets no copy of the file")
+        check("Environment=QUORATE_CONFIG=%d/quorate.toml" in lines, f"{path}: QUORATE_CONFIG is not the copy")
+
+
 def check_options():
     """Each option of `quorate` is one that the command has."""
     known = "".join(path.read_text() for path in pathlib.Path("cli/src/args").glob("*.rs"))
@@ -117,4 +130,5 @@ for file in sorted((recipes / "kubernetes").glob("*.yaml")):
 check_masters(manifests("masters.yaml"))
 for file in (recipes / "cron").iterdir():
     check_crontab(file)
+check_units()
 check_options()

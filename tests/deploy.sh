@@ -43,7 +43,6 @@ check_units() {
   cp "$recipes"/systemd/* "$scratch"
   # systemd-analyze wants programs that are there.
   sed -i 's#=/usr/local/bin/quorate #=/bin/true #' "$scratch"/*.service
-  : >"$scratch/quorate.env"
   # It ends with 0 when it ignores an unknown setting, so it has to print nothing too.
   found=$(systemd-analyze verify --man=no --recursive-errors=no "$scratch"/*.{service,timer} 2>&1) && [[ -z $found ]] ||
     die "systemd-analyze verify:" "$found"

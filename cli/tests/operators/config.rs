@@ -437,6 +437,21 @@ fn beside_consul_only_the_label_of_the_file_is_used() {
 }
 
 #[test]
+fn the_recipe_is_a_valid_file() {
+    let recipe = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../examples/deploy/quorate.toml"
+    );
+    let file = File::new(std::fs::read(recipe).unwrap());
+    let done = file.run(&["--json", "nodes", "--connect-timeout", "100ms"]);
+    let seen = done.is(69).json();
+    assert_eq!(seen["nodes"].as_array().unwrap().len(), 3, "{seen}");
+    // It has passwords.
+    file.mode(0o644);
+    file.run(&["nodes"]).is(64).says("chmod 600");
+}
+
+#[test]
 fn completions_and_man_pages_need_no_setting() {
     let dir = tempfile::tempdir().unwrap();
     let man = dir.path().join("new/man1");
