@@ -44,7 +44,7 @@
 //! | `tower` | | `quorate::tower`: layers for rate limits, permits and tokens |
 //! | `blocking` | | `quorate::blocking`: every primitive for threads, on a runtime of its own |
 //! | `consul` | | `quorate::consul`: locks and semaphores in Consul |
-//! | `serde` | | [`FencingToken`] as a JSON number; `quorate::Config`, the settings in a configuration file |
+//! | `serde` | | [`FencingToken`] as a JSON number; `quorate::Config`, the settings in a configuration file; a password command that prints JSON |
 //! | `unstable-node` | | masters of another kind; outside semver |
 //! | `conformance` | | the requirements on every kind of node, as cases; outside semver |
 //! | `test-util` | | this crate's own simulation and its rule switches; outside semver |
@@ -96,12 +96,12 @@ pub use locks::reentrant::{Owner, ReentrantMutex};
 pub use locks::rwlock::RwLock;
 pub use locks::semaphore::Semaphore;
 pub use node::memory::server::MemoryNode;
-pub use node::redis::IntoNode;
+pub use node::redis::{Credentials, IntoNode};
 pub use node::status::{Health, NodeState, NodeStatus};
 pub use quorum::Quorum;
 pub use quorum::builder::Builder;
 #[cfg(feature = "serde")]
-pub use quorum::config::Config;
+pub use quorum::config::{Config, CredentialsConfig, TlsConfig};
 pub use report::error::{Error, LimitConflict, LossReason, Lost};
 pub use report::inspection::{
     Holder, Inspection, NodeInspection, NodeRwlock, NodeSlots, Reader, Slot, Waiter, WaitingWriter,

@@ -113,9 +113,8 @@ impl Child {
         self.pid
     }
 
-    /// Records what has happened to the command. It replaces `std`'s wait, which does not report a stop. It also reaps
-    /// other children that have ended: as process 1 of a container this process gets all orphans, and they would stay
-    /// zombies.
+    /// Records what has happened to the command. It replaces `std`'s wait, which does not report a stop. Where
+    /// this process gets orphans, as process 1 of a container does, it reaps them too: they would stay zombies.
     pub(crate) fn look(&mut self) {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED;
         while self.ended.is_none() {
@@ -127,8 +126,12 @@ impl Child {
                 Err(_) => self.end(SOFTWARE),
             }
         }
+        // The library waits for password commands, which are in this process' own group. Only process 1 reaps everything,
+        // so there such a command may lose its exit status.
+        let of_group = Pid::from_raw(-self.pid.as_raw());
+        let orphans = (getpid().as_raw() != 1).then_some(of_group);
         loop {
-            match waitpid(None, Some(flags)) {
+            match waitpid(orphans, Some(flags)) {
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
                 Ok(status) => self.note(status),
                 Err(_) => {}

@@ -176,12 +176,16 @@ pub enum Rule {
     AllOrNone,
     /// The token of several names is greater than the last one of each name.
     TokenOfAll,
+    /// A connection logs in again before its login expires.
+    LoginRenewed,
+    /// One node logs in again at a time.
+    OneLoginAtATime,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 81] = [
+    pub const EVERY: [Self; 83] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -263,6 +267,8 @@ impl Rule {
         Self::DowngradeInPlace,
         Self::AllOrNone,
         Self::TokenOfAll,
+        Self::LoginRenewed,
+        Self::OneLoginAtATime,
     ];
 }
 

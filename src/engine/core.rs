@@ -413,6 +413,7 @@ impl Core {
                     match incoming {
                         Incoming::Answer(answer) => session.answered(step, answer),
                         Incoming::Push(push) => session.pushed(step, push),
+                        Incoming::LoggedIn(answer) => session.logged_in(step, answer),
                         Incoming::Nothing => {}
                     }
                 }

@@ -264,6 +264,7 @@ impl Driver {
             let (Effect::Dial(node)
             | Effect::Close(node)
             | Effect::Withdraw(node)
+            | Effect::LogIn(node)
             | Effect::Send(node, ..)) = effect;
             let (Some(link), Some(target)) = (self.links.get_mut(node), self.nodes.get(node))
             else {
@@ -279,8 +280,12 @@ impl Driver {
                     let taken = connection.withdraw();
                     self.core.withdrawn(node, taken);
                 }
+                (Effect::LogIn(_), Link::Up(connection)) => connection.log_in(),
                 // The connection broke in the meantime. The core hears of that next.
-                (Effect::Send(..) | Effect::Withdraw(_), Link::Idle | Link::Dialing(_)) => {}
+                (
+                    Effect::Send(..) | Effect::Withdraw(_) | Effect::LogIn(_),
+                    Link::Idle | Link::Dialing(_),
+                ) => {}
             }
         }
         any

@@ -27,6 +27,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 pub(crate) use self::kinds::{admission, mutex, rate, rwlock, server, slots};
@@ -65,6 +66,9 @@ pub trait Connection: Send {
     /// node's status shows it.
     fn note(&self) -> Option<&str>;
 
+    /// Logs in with new credentials, behind all operations that were sent. [`Incoming::LoggedIn`] says how it ended.
+    fn log_in(&mut self) {}
+
     /// Queues the operation behind all earlier ones. It leaves with the next [`poll_flush`](Self::poll_flush). A
     /// guarded command is carried out only if `<prefix>:open` contains `guard`.
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>);
@@ -98,6 +102,9 @@ pub enum Incoming {
     Answer(Answered),
     /// A message that the node sends unasked. It does not answer any request.
     Push(Push),
+    /// For how long the server accepts the login; `None` if it does not expire. It comes after [`Connection::log_in`],
+    /// and first on a connection whose login expires. An error is the reason why the connection still has its old login.
+    LoggedIn(Result<Option<Duration>, String>),
     /// A message that this client does not use.
     Nothing,
 }

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
-use crate::base::tls::Authorities;
+use crate::base::tls::{ClientCertificate, Trust};
 use crate::{
     Error, MemoryNode, Quorum,
     base::{
@@ -17,7 +17,7 @@ use crate::{
     node::{
         Node,
         admission::record::{list_word, ranks},
-        redis::{Keys, RedisNode, Target},
+        redis::{Keys, Provider, RedisNode, Target},
         wire::keys,
     },
     quorum::{
@@ -44,11 +44,11 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// Makes a server trust these authorities in place of the system's. Other nodes are left as they are.
+    /// Sets up TLS to a server that uses it. Other nodes are left as they are.
     #[cfg(feature = "tls-rustls")]
-    pub(crate) fn trust(&mut self, authorities: &Authorities) {
+    pub(crate) fn secure(&mut self, trust: Option<&Trust>, certificate: &ClientCertificate) {
         if let Self::Target(Target::Server(address)) = self {
-            address.trust(authorities);
+            address.secure(trust, certificate);
         }
     }
 
@@ -69,11 +69,19 @@ impl Given {
         }
     }
 
-    fn into_node(self, keys: &Arc<Keys>, dial_timeout: Duration) -> Arc<dyn Node> {
+    fn into_node(
+        self,
+        keys: &Arc<Keys>,
+        credentials: Option<&Provider>,
+        dial_timeout: Duration,
+    ) -> Arc<dyn Node> {
         match self {
-            Self::Target(Target::Server(address)) => {
-                Arc::new(RedisNode::new(address, Arc::clone(keys), dial_timeout))
-            }
+            Self::Target(Target::Server(address)) => Arc::new(RedisNode::new(
+                address,
+                Arc::clone(keys),
+                credentials.cloned(),
+                dial_timeout,
+            )),
             Self::Target(Target::Memory(node)) => Arc::new(node),
             #[cfg(feature = "unstable-node")]
             Self::Custom(node) => node,
@@ -96,6 +104,7 @@ impl Given {
 /// `Invalid` if an address is given twice.
 pub(crate) fn start(
     given: Vec<Given>,
+    credentials: Option<&Provider>,
     options: Options,
     rules: Rules,
     label: Label,
@@ -104,7 +113,7 @@ pub(crate) fn start(
     let embedded = in_memory.len() == given.len();
     let addresses: Vec<String> = given.iter().map(Given::address).collect();
     let keys = Arc::new(Keys::new(options.prefix()));
-    let node = |given: Given| given.into_node(&keys, options.dial_timeout());
+    let node = |given: Given| given.into_node(&keys, credentials, options.dial_timeout());
     let nodes: Vec<Arc<dyn Node>> = given.into_iter().map(node).collect();
     check_unique(&nodes)?;
     if nodes.len().is_multiple_of(2) {

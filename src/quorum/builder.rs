@@ -1,13 +1,15 @@
 //! The builder of a quorum. Nothing is checked before it connects, and nothing is dialled before it is checked.
 
-use std::{fmt, time::Duration};
+#[cfg(feature = "tls-rustls")]
+use std::path::PathBuf;
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
-use crate::base::tls::Authorities;
+use crate::base::tls::{Authorities, ClientCertificate, Identity, IdentityFiles, Trust};
 use crate::{
-    Error, Quorum,
+    Credentials, Error, Quorum,
     base::rules::Rules,
-    node::redis::IntoNode,
+    node::redis::{BoxError, IntoNode, Provider},
     quorum::{
         assembly::{self, Given},
         settings::{Options, each_setting},
@@ -32,6 +34,9 @@ pub struct Builder {
     nodes: Vec<Result<Given, Error>>,
     #[cfg(feature = "tls-rustls")]
     authorities: Option<Result<Authorities, Error>>,
+    #[cfg(feature = "tls-rustls")]
+    identity: Option<Result<Identity, Error>>,
+    credentials: Option<Provider>,
     options: Options,
     rules: Rules,
 }
@@ -62,6 +67,9 @@ impl Builder {
             nodes: Vec::new(),
             #[cfg(feature = "tls-rustls")]
             authorities: None,
+            #[cfg(feature = "tls-rustls")]
+            identity: None,
+            credentials: None,
             options: Options::default(),
             rules: Rules::ALL,
         }
@@ -121,6 +129,108 @@ impl Builder {
         let authorities = Authorities::of(pem.as_ref());
         self.authorities =
             Some(authorities.map_err(|why| Error::Invalid(format!("ca_certificates: {why}"))));
+        self.options.cacert = None;
+        self
+    }
+
+    /// Shows this certificate to `rediss://` nodes that ask for one (`tls-auth-clients`, which is `yes` by default in
+    /// Redis and Valkey). Both texts are PEM: the certificate, with those of intermediate CAs behind it, and its private
+    /// key without a passphrase.
+    ///
+    /// For a certificate that is renewed while the program runs, use
+    /// [`client_certificate_files`](Self::client_certificate_files). The last call of the two counts. If the texts are
+    /// not valid, or do not belong together, [`connect`](Self::connect) fails with `Invalid`. A server that refuses the
+    /// certificate says why in [`Quorum::nodes`]. One certificate serves all nodes, and the server's own password or
+    /// ACL user is needed beside it.
+    #[cfg(feature = "tls-rustls")]
+    pub fn client_certificate(
+        mut self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        let identity = Identity::of(&certificates.into(), &key.into());
+        let invalid = |why| Error::Invalid(format!("client_certificate: {why}"));
+        self.identity = Some(identity.map_err(invalid));
+        (self.options.client_cert, self.options.client_key) = (None, None);
+        self
+    }
+
+    /// As [`client_certificate`](Self::client_certificate), from files that are read again for each connection. So a
+    /// certificate that is renewed (cert-manager, SPIFFE) is shown on the next connection.
+    ///
+    /// Connections that are open stay as they are. Files that do not belong together are read once more after 100 ms,
+    /// because one of them may not be written yet. If they still cannot be used, the last pair that could is shown, and
+    /// the node's [`note`](crate::NodeStatus::note) says so.
+    ///
+    /// [`connect`](Self::connect) reads the files too, which blocks the thread, and fails with `Invalid` if they cannot
+    /// be used.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), quorate::Error> {
+    /// let quorum = quorate::Quorum::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.1.1", "rediss://10.0.2.1"])
+    ///     .client_certificate_files("/run/tls/tls.crt", "/run/tls/tls.key")
+    ///     .connect()
+    ///     .await?;
+    /// # drop(quorum); Ok(()) }
+    /// ```
+    #[cfg(feature = "tls-rustls")]
+    pub fn client_certificate_files(
+        mut self,
+        certificates: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.identity = None;
+        self.options.client_cert = Some(certificates.into());
+        self.options.client_key = Some(key.into());
+        self
+    }
+
+    /// Asks `provider` for the user and the password of each connection to a node whose URL has no password. It is
+    /// called with the node's address (`host:port`).
+    ///
+    /// If the credentials expire ([`Credentials::expires_in`]), it is called again when 70 to 80 % of that time has
+    /// passed. The connection then logs in anew and stays open, so no lease and no place in a queue is lost, provided
+    /// that a majority of the nodes accepts the new credentials before the old ones end. One node logs in at a time. A
+    /// node that refuses is logged at WARN and noted in [`Quorum::nodes`]; its connection stays with the old login as
+    /// long as the server lets it, and tries again.
+    ///
+    /// For a new connection, an error of the provider makes the node [`Refused`](crate::NodeState::Refused) with that
+    /// text, and it is tried again after 1 to 5 s. A provider without an answer is dropped after
+    /// [`dial_timeout`](Self::dial_timeout). It runs as a task of its own on the runtime; code that blocks belongs into
+    /// `tokio::task::spawn_blocking`. It may be called for several nodes at once, so a provider that asks a service
+    /// should cache its answer. No log, state or `Debug` of quorate shows a password. An error of the provider is shown,
+    /// except if it contains one of the last passwords.
+    ///
+    /// Not promised: leases, if all nodes close their connections and refuse the new credentials.
+    ///
+    /// ```no_run
+    /// # async fn signed_token(_: &str) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # async fn example() -> Result<(), quorate::Error> {
+    /// use std::time::Duration;
+    /// use quorate::Credentials;
+    /// let quorum = quorate::Quorum::builder()
+    ///     .nodes(["rediss://10.0.0.1", "rediss://10.0.1.1", "rediss://10.0.2.1"])
+    ///     .credentials(|node| async move {
+    ///         let token = signed_token(&node).await?;
+    ///         Ok(Credentials::new("payouts", token).expires_in(Duration::from_secs(900)))
+    ///     })
+    ///     .connect()
+    ///     .await?;
+    /// # drop(quorum); Ok(()) }
+    /// ```
+    pub fn credentials<P, F>(mut self, provider: P) -> Self
+    where
+        P: Fn(Arc<str>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.credentials = Some(Provider::new(provider));
+        let options = &mut self.options;
+        (
+            options.username,
+            options.password_file,
+            options.password_command,
+        ) = (None, None, None);
         self
     }
 
@@ -131,7 +241,15 @@ impl Builder {
     /// are added later; to name others in their place, change [`Config::nodes`](crate::Config::nodes).
     #[cfg(feature = "serde")]
     pub fn config(mut self, config: crate::Config) -> Self {
-        self.options = config.options().or(self.options);
+        let options = config.options();
+        #[cfg(feature = "tls-rustls")]
+        {
+            self.authorities = self.authorities.filter(|_| options.cacert.is_none());
+            self.identity = self.identity.filter(|_| options.client_cert.is_none());
+        }
+        let keeps_credentials = options.credentials().is_none();
+        self.credentials = self.credentials.filter(|_| keeps_credentials);
+        self.options = options.or(self.options);
         self.nodes(config.nodes)
     }
 
@@ -185,12 +303,21 @@ impl Builder {
         #[cfg_attr(not(feature = "tls-rustls"), allow(unused_mut))]
         let mut nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "tls-rustls")]
-        if let Some(authorities) = self.authorities.transpose()? {
+        {
+            let trust = match self.authorities.transpose()? {
+                Some(authorities) => Some(Trust::Only(authorities)),
+                None => trust_of(&self.options)?,
+            };
+            let certificate = match self.identity.transpose()? {
+                Some(identity) => ClientCertificate::Fixed(identity),
+                None => certificate_of(&self.options)?,
+            };
             for node in &mut nodes {
-                node.trust(&authorities);
+                node.secure(trust.as_ref(), &certificate);
             }
         }
-        assembly::start(nodes, self.options, self.rules, label)
+        let credentials = self.credentials.or_else(|| self.options.credentials());
+        assembly::start(nodes, credentials.as_ref(), self.options, self.rules, label)
     }
 
     /// Checks that each node's address can be understood.
@@ -238,6 +365,8 @@ macro_rules! setter {
             self
         }
     };
+    ($(#[$doc:meta])* PathBuf $name:ident) => {};
+    ($(#[$doc:meta])* Text $name:ident) => {};
     ($(#[$doc:meta])* bool $name:ident) => {
         $(#[$doc])*
         pub fn $name(mut self) -> Self {
@@ -261,6 +390,28 @@ macro_rules! make_setters {
 }
 
 each_setting!(make_setters);
+
+/// The CAs in the file that the settings name. It is read here only to see that it can be used.
+#[cfg(feature = "tls-rustls")]
+fn trust_of(options: &Options) -> Result<Option<Trust>, Error> {
+    let Some(path) = &options.cacert else {
+        return Ok(None);
+    };
+    Authorities::in_file(path).map_err(|why| Error::Invalid(format!("cacert: {why}")))?;
+    Ok(Some(Trust::File(path.as_path().into())))
+}
+
+/// The certificate in the files that the settings name.
+#[cfg(feature = "tls-rustls")]
+fn certificate_of(options: &Options) -> Result<ClientCertificate, Error> {
+    let (Some(certificates), Some(key)) = (&options.client_cert, &options.client_key) else {
+        return Ok(ClientCertificate::None);
+    };
+    let files = IdentityFiles::open(certificates, key);
+    files
+        .map(ClientCertificate::Files)
+        .map_err(|why| Error::Invalid(format!("client_certificate_files: {why}")))
+}
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

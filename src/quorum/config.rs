@@ -1,10 +1,10 @@
 //! The settings of a quorum in a configuration file, which serde reads and writes.
 
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::{fmt, marker::PhantomData, path::PathBuf, time::Duration};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{Error as _, SeqAccess, Unexpected, Visitor},
+    de::{Error as _, MapAccess, SeqAccess, Unexpected, Visitor, value::MapAccessDeserializer},
 };
 
 use crate::{
@@ -14,62 +14,132 @@ use crate::{
     quorum::settings::{Kind, Options, SETTINGS, Value, each_setting},
 };
 
+/// Takes the rows one by one. Those of files and logins stand in tables of their own, so they are left out.
 macro_rules! make_config {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident {
-        default: $default:expr,
-        check: $check:expr,
-        variable: $variable:literal,
-        help: $help:literal,
-    })*) => {
-        /// The settings of a [`Builder`](crate::Builder), for a program's own configuration file.
-        ///
-        /// A field that is not given keeps its default. An unknown field is an error. A duration is a text, a whole
-        /// number and its unit: `"700ms"`, `"3s"`, `"10m"`, `"24h"`. Ranges are checked when the builder connects. The
-        /// format of the file must be self-describing, as TOML, YAML and JSON are.
-        ///
-        /// ```
-        /// #[derive(serde::Deserialize)]
-        /// struct Service {
-        ///     quorate: quorate::Config,
-        /// }
-        /// let service: Service = serde_json::from_str(
-        ///     r#"{ "quorate": { "nodes": ["redis://10.0.0.1", "redis://10.0.1.1", "redis://10.0.2.1"],
-        ///                       "node_timeout": "200ms" } }"#,
-        /// )?;
-        /// let builder = quorate::Quorum::builder().config(service.quorate).label("payouts-7");
-        /// # drop(builder); Ok::<(), serde_json::Error>(())
-        /// ```
-        ///
-        /// # Passwords
-        /// `Debug` shows no password, and no error repeats a value. **`Serialize` writes the URLs with their
-        /// passwords**, so that the text can be read back. Do not log it.
-        #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        #[non_exhaustive]
-        pub struct Config {
-            /// The masters' URLs, for [`Builder::nodes`](crate::Builder::nodes).
-            #[serde(default, deserialize_with = "urls", skip_serializing_if = "Vec::is_empty")]
-            pub nodes: Vec<String>,
-            $(
-                #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ").")]
-                #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
-                pub $name: Option<$kind>,
-            )*
-        }
+    (@rows [$($names:ident)*] [$($fields:tt)*]
+        $(#[$doc:meta])* $name:ident: PathBuf { $($row:tt)* } $($rest:tt)*
+    ) => { make_config! { @rows [$($names)*] [$($fields)*] $($rest)* } };
+    (@rows [$($names:ident)*] [$($fields:tt)*]
+        $(#[$doc:meta])* $name:ident: Text { $($row:tt)* } $($rest:tt)*
+    ) => { make_config! { @rows [$($names)*] [$($fields)*] $($rest)* } };
+    (@rows [$($names:ident)*] [$($fields:tt)*]
+        $(#[$doc:meta])* $name:ident: $kind:ident { $($row:tt)* } $($rest:tt)*
+    ) => { make_config! {
+        @rows [$($names)* $name]
+        [
+            $($fields)*
+            #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ").")]
+            #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+            pub $name: Option<$kind>,
+        ]
+        $($rest)*
+    } };
+    (@rows [$($names:ident)*] [$($fields:tt)*]) => {
+            /// The settings of a [`Builder`](crate::Builder), for a program's own configuration file.
+            ///
+            /// A field that is not given keeps its default. An unknown field is an error. A duration is a text, a whole
+            /// number and its unit: `"700ms"`, `"3s"`, `"10m"`, `"24h"`. Ranges are checked when the builder connects. The
+            /// format of the file must be self-describing, as TOML, YAML and JSON are.
+            ///
+            /// ```
+            /// #[derive(serde::Deserialize)]
+            /// struct Service {
+            ///     quorate: quorate::Config,
+            /// }
+            /// let service: Service = serde_json::from_str(
+            ///     r#"{ "quorate": { "nodes": ["redis://10.0.0.1", "redis://10.0.1.1", "redis://10.0.2.1"],
+            ///                       "node_timeout": "200ms" } }"#,
+            /// )?;
+            /// let builder = quorate::Quorum::builder().config(service.quorate).label("payouts-7");
+            /// # drop(builder); Ok::<(), serde_json::Error>(())
+            /// ```
+            ///
+            /// # Passwords
+            /// `Debug` shows no password, and no error repeats a value. **`Serialize` writes the URLs with their
+            /// passwords**, so that the text can be read back. Do not log it.
+            #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            #[non_exhaustive]
+            pub struct Config {
+                /// The masters' URLs, for [`Builder::nodes`](crate::Builder::nodes).
+                #[serde(default, deserialize_with = "urls", skip_serializing_if = "Vec::is_empty")]
+                pub nodes: Vec<String>,
+                $($fields)*
+                /// Certificates for `rediss://` masters.
+                #[serde(default, deserialize_with = "table", skip_serializing_if = "TlsConfig::is_empty")]
+                pub tls: TlsConfig,
+                /// The login for masters whose URL has no password.
+                #[serde(default, deserialize_with = "table", skip_serializing_if = "CredentialsConfig::is_empty")]
+                pub credentials: CredentialsConfig,
+            }
 
-        impl Config {
-            /// The settings without the nodes.
-            #[doc(hidden)]
-            pub fn options(&self) -> Options {
-                Options {
-                    $($name: self.$name.clone(),)*
+            impl Config {
+                /// The settings without the nodes.
+                #[doc(hidden)]
+                pub fn options(&self) -> Options {
+                    Options {
+                        $($names: self.$names.clone(),)*
+                        cacert: self.tls.ca.clone(),
+                        client_cert: self.tls.certificate.clone(),
+                        client_key: self.tls.key.clone(),
+                        username: self.credentials.username.clone(),
+                        password_file: self.credentials.password_file.clone(),
+                        password_command: self.credentials.password_command.clone(),
+                    }
                 }
             }
-        }
     };
+    ($($rows:tt)*) => { make_config! { @rows [] [] $($rows)* } };
 }
 
 each_setting!(make_config);
+
+/// The table `[tls]` of a [`Config`]: files in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// The CAs to trust, in place of the system's. The file is read for each connection.
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// The certificate to show: see
+    /// [`Builder::client_certificate_files`](crate::Builder::client_certificate_files).
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// The key of that certificate.
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The table `[credentials]` of a [`Config`]. It holds no password: it says where the password is. The fields mean the
+/// same as the variables in [`Builder::from_env`](crate::Builder::from_env).
+/// `Debug` shows only the first word of the command.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CredentialsConfig {
+    /// `QUORATE_USERNAME`.
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// `QUORATE_PASSWORD_FILE`.
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// `QUORATE_PASSWORD_COMMAND`.
+    #[serde(default, with = "setting", skip_serializing_if = "Option::is_none")]
+    pub password_command: Option<String>,
+}
+
+impl CredentialsConfig {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// A word that is not valid is not shown, because a URL in the wrong place may hold a password.
 impl fmt::Debug for Config {
@@ -79,7 +149,10 @@ impl fmt::Debug for Config {
         let mut shown = f.debug_struct("Config");
         shown.field("nodes", &nodes);
         for setting in SETTINGS {
-            if let Some(text) = setting.show(&options) {
+            if let Some(mut text) = setting.show(&options) {
+                if setting.name == "password_command" {
+                    text = first_word(&text).to_owned();
+                }
                 let is_valid = setting.check(&options).is_ok();
                 shown.field(setting.name, &if is_valid { &text } else { HIDDEN });
             }
@@ -107,6 +180,22 @@ pub fn has_password(url: &str) -> Result<bool, Error> {
     }
 }
 
+impl fmt::Debug for CredentialsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = self.password_command.as_deref();
+        f.debug_struct("CredentialsConfig")
+            .field("username", &self.username)
+            .field("password_file", &self.password_file)
+            .field("password_command", &command.map(first_word))
+            .finish()
+    }
+}
+
+/// The program of a command. Its arguments may hold a secret.
+fn first_word(command: &str) -> &str {
+    command.split_whitespace().next().unwrap_or_default()
+}
+
 /// One setting: text, or for a flag true or false.
 mod setting {
     use serde::{Deserializer, Serializer, ser::Error as _};
@@ -128,7 +217,7 @@ mod setting {
         }
         match T::KIND {
             Kind::Flag => serializer.serialize_bool(text == "1"),
-            Kind::Duration | Kind::Word => serializer.serialize_str(&text),
+            Kind::Duration | Kind::File | Kind::Word => serializer.serialize_str(&text),
         }
     }
 
@@ -149,6 +238,7 @@ impl<'de, T: Value> Visitor<'de> for Given<T> {
         f.write_str(match T::KIND {
             Kind::Flag => "true or false",
             Kind::Duration => "a text such as \"700ms\" or \"3s\"",
+            Kind::File => "the path of a file",
             Kind::Word => "a text",
         })
     }
@@ -156,7 +246,7 @@ impl<'de, T: Value> Visitor<'de> for Given<T> {
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
         match T::KIND {
             Kind::Flag => Err(E::invalid_type(Unexpected::Other("text"), &self)),
-            Kind::Duration | Kind::Word => T::read(text).map(Some).map_err(E::custom),
+            Kind::Duration | Kind::File | Kind::Word => T::read(text).map(Some).map_err(E::custom),
         }
     }
 
@@ -165,7 +255,9 @@ impl<'de, T: Value> Visitor<'de> for Given<T> {
             Kind::Flag => T::read(if flag { "1" } else { "0" })
                 .map(Some)
                 .map_err(E::custom),
-            Kind::Duration | Kind::Word => Err(E::invalid_type(Unexpected::Bool(flag), &self)),
+            Kind::Duration | Kind::File | Kind::Word => {
+                Err(E::invalid_type(Unexpected::Bool(flag), &self))
+            }
         }
     }
 
@@ -174,6 +266,14 @@ impl<'de, T: Value> Visitor<'de> for Given<T> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Self::Value, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_i128<E: serde::de::Error>(self, _: i128) -> Result<Self::Value, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, _: u128) -> Result<Self::Value, E> {
         Err(E::invalid_type(Unexpected::Other("a number"), &self))
     }
 
@@ -207,6 +307,59 @@ impl<'de> Deserialize<'de> for Url {
 
 fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     deserializer.deserialize_any(Urls)
+}
+
+/// Reads a table. No error repeats a value that is none, because it may be a password.
+fn table<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_any(Table(PhantomData))
+}
+
+struct Table<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Table<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("text"), &self))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_i128<E: serde::de::Error>(self, _: i128) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, _: u128) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<T, E> {
+        Err(E::invalid_type(Unexpected::Other("a number"), &self))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
 }
 
 struct Urls;

@@ -1,7 +1,7 @@
 //! Settings from the environment. Programs may use the variables of the `quorate` command, and both read them with the
 //! functions here.
 
-use std::{ffi::OsString, fs::File, io::Read as _};
+use std::{ffi::OsString, fs::File, io::Read as _, mem};
 
 use crate::{
     Builder, Error, Quorum,
@@ -44,10 +44,16 @@ impl Quorum {
 }
 
 macro_rules! env_row {
-    ("", $name:ident) => {
+    ("", $kind:ident, $name:ident) => {
         ""
     };
-    ($variable:literal, $name:ident) => {
+    ($variable:literal, PathBuf, $name:ident) => {
+        ""
+    };
+    ($variable:literal, Text, $name:ident) => {
+        ""
+    };
+    ($variable:literal, $kind:ident, $name:ident) => {
         concat!(
             "| `",
             $variable,
@@ -75,7 +81,18 @@ macro_rules! make_from_env {
             /// | --- | --- |
             /// | `QUORATE_NODES` | [`node`](Self::node), for each URL; separated by commas, not by blanks |
             /// | `QUORATE_NODES_FILE` | in place of it, a file with the URLs, one on each line; lines that begin with `#` are left out |
-            $(#[doc = env_row!($variable, $name)])*
+            $(#[doc = env_row!($variable, $kind, $name)])*
+            /// | `QUORATE_CACERT` | the file of [`ca_certificates`](Self::ca_certificates); read for each connection |
+            /// | `QUORATE_CLIENT_CERT`, `QUORATE_CLIENT_KEY` | [`client_certificate_files`](Self::client_certificate_files) |
+            /// | `QUORATE_PASSWORD_FILE` | a file with the password for the masters whose URL has none; read for each connection |
+            /// | `QUORATE_PASSWORD_COMMAND` | in place of it, a command that prints the password |
+            /// | `QUORATE_USERNAME` | the user for that password; default: the user in the URL, or `default` |
+            ///
+            /// The words of the command are separated by blanks, and no shell reads them. It is run for each connection
+            /// and must end within `QUORATE_DIAL_TIMEOUT`. It prints one line, or (with the feature `serde`) JSON:
+            /// `{"username": "..", "password": "..", "expires_in_s": 900}`, of which only the password is needed. With
+            /// `expires_in_s`, connections log in again before that time has passed: see
+            /// [`credentials`](Self::credentials). Its standard error is that of this process.
             ///
             /// A duration is a whole number and its unit: `700ms`, `3s`, `10m`, `24h`. `QUORATE_ALLOW_EVICTION` is `1`
             /// or `true`, `0` or `false`. An empty variable counts as not set, and a setting that is not set has its
@@ -155,11 +172,13 @@ impl Variables {
 
     /// Sets each setting that has a variable and is not set yet.
     pub fn fill(&self, options: &mut Options) -> Result<(), Error> {
+        let mut found = Options::default();
         for setting in SETTINGS.iter().filter(|s| !s.variable.is_empty()) {
             if setting.show(options).is_none() {
-                self.fill_one(setting, options)?;
+                self.fill_one(setting, &mut found)?;
             }
         }
+        *options = mem::take(options).or(found);
         Ok(())
     }
 

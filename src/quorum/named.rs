@@ -67,8 +67,8 @@ impl Quorum {
 
     /// Returns the rate limiter with this name and quota: at most that many units in any interval.
     ///
-    /// Clones share what they know. The same name with another limit for the same interval shares the count
-    /// ([changing a limit](crate::docs::rates#changing-a-limit)).
+    /// Clones share what they know. The same name with another limit for the same interval shares the count,
+    /// except for [small limits](crate::docs::rates#changing-a-limit).
     pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
         let masters = self.limits.masters;
         RateLimiter::new(self.engine.clone(), name.into().into(), quota, masters)

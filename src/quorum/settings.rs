@@ -1,13 +1,14 @@
 //! The table of settings. Each row makes the setter of both builders, the environment variable, the field of a
 //! configuration file, and the option of the `quorate` command with its help text.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{
     Error,
     base::{name::check_word, owner::Label, rules::Rules},
     node::{
         admission::{Terms, record::LONGEST},
+        redis::{self, Provider},
         settings::Settings,
     },
 };
@@ -104,12 +105,49 @@ macro_rules! each_setting {
                 variable: "QUORATE_ALLOW_EVICTION",
                 help: "Count servers whose maxmemory-policy may evict keys, and with them locks: only for servers that never reach maxmemory",
             }
-            /// How long opening one connection may take, TLS and authentication included. Default 3 s.
+            /// How long opening one connection may take, with TLS, the login, and the
+            /// [`credentials`](Self::credentials) for it. Default 3 s.
             dial_timeout: Duration {
                 default: Duration::from_secs(3),
                 check: check_timeout,
-                variable: "",
-                help: "",
+                variable: "QUORATE_DIAL_TIMEOUT",
+                help: "How long opening one connection may take, with TLS, the password command and the login",
+            }
+            cacert: PathBuf {
+                default: "",
+                check: |_, _| needs_tls("cacert"),
+                variable: "QUORATE_CACERT",
+                help: "A file with the certificates of the CAs to trust for rediss:// servers, in place of the system's",
+            }
+            client_cert: PathBuf {
+                default: "",
+                check: |_, _| needs_tls("client_cert"),
+                variable: "QUORATE_CLIENT_CERT",
+                help: "A file with the certificate to show to rediss:// servers that ask for one; read for each connection",
+            }
+            client_key: PathBuf {
+                default: "",
+                check: |_, _| needs_tls("client_key"),
+                variable: "QUORATE_CLIENT_KEY",
+                help: "The file with the key of that certificate",
+            }
+            username: Text {
+                default: "the user in the URL, or default",
+                check: |_, _| Ok(()),
+                variable: "QUORATE_USERNAME",
+                help: "The user whose password the file or the command gives",
+            }
+            password_file: PathBuf {
+                default: "",
+                check: |_, _| Ok(()),
+                variable: "QUORATE_PASSWORD_FILE",
+                help: "A file with the password for servers whose URL has none; read for each connection",
+            }
+            password_command: Text {
+                default: "",
+                check: |_, _| Ok(()),
+                variable: "QUORATE_PASSWORD_COMMAND",
+                help: "In place of the file, a command that prints the password, or JSON with username, password and expires_in_s; no shell reads it",
             }
             /// How long [`Quorum::shutdown`] waits for leases to be dropped, and for a majority to confirm their
             /// releases. Default 5 s.
@@ -125,9 +163,14 @@ macro_rules! each_setting {
 
 pub(crate) use each_setting;
 
+/// Text for which the builder has no setter of its own.
+type Text = String;
+
 /// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// The path of a file.
+    File,
     /// A [`duration`].
     Duration,
     /// Text.
@@ -168,6 +211,18 @@ impl Value for String {
 
     fn show(&self) -> String {
         self.clone()
+    }
+}
+
+impl Value for PathBuf {
+    const KIND: Kind = Kind::File;
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+
+    fn show(&self) -> String {
+        self.display().to_string()
     }
 }
 
@@ -239,6 +294,12 @@ macro_rules! default_text {
     (String, $default:expr) => {
         || Some(($default).to_owned())
     };
+    (Text, $default:expr) => {
+        || Some(($default).to_owned()).filter(|text: &String| !text.is_empty())
+    };
+    (PathBuf, $default:expr) => {
+        || None
+    };
     (bool, $default:expr) => {
         || None
     };
@@ -257,7 +318,7 @@ macro_rules! getter {
             self.$name.unwrap_or($default)
         }
     };
-    (String, $name:ident, $default:expr) => {};
+    ($kind:ident, $name:ident, $default:expr) => {};
 }
 
 macro_rules! make_table {
@@ -271,7 +332,7 @@ macro_rules! make_table {
         #[derive(Clone, Debug, Default)]
         pub struct Options {
             $(
-                #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ").")]
+                #[doc = concat!("The setting `", stringify!($name), "`.")]
                 pub $name: Option<$kind>,
             )*
         }
@@ -279,9 +340,16 @@ macro_rules! make_table {
         impl Options {
             $(getter!($kind, $name, $default);)*
 
-            /// These settings, and those of `other` for each that was not given here.
+            /// These settings, and those of `other` for each that was not given here. A certificate and its key, or the
+            /// two sources of a password, come from one place: those of `other` do not join what was given here.
             #[must_use]
-            pub fn or(self, other: Self) -> Self {
+            pub fn or(self, mut other: Self) -> Self {
+                if self.client_cert.is_some() || self.client_key.is_some() {
+                    (other.client_cert, other.client_key) = (None, None);
+                }
+                if self.password_file.is_some() || self.password_command.is_some() {
+                    (other.password_file, other.password_command) = (None, None);
+                }
                 Self {
                     $($name: self.$name.or(other.$name),)*
                 }
@@ -316,10 +384,48 @@ impl Options {
         SETTINGS
             .iter()
             .try_for_each(|setting| setting.check(self))?;
+        self.check_pairs()?;
         match &self.label {
             Some(label) => Label::new(label),
             None => Ok(Label::of_this_process()),
         }
+    }
+
+    /// Checks settings that only work together.
+    pub(crate) fn check_pairs(&self) -> Result<(), Error> {
+        let invalid = |why: &str| Err(Error::Invalid(why.to_owned()));
+        match (&self.client_cert, &self.client_key) {
+            (Some(_), None) => {
+                return invalid(
+                    "client_cert (QUORATE_CLIENT_CERT, tls.certificate) is set without client_key (QUORATE_CLIENT_KEY, tls.key): set both",
+                );
+            }
+            (None, Some(_)) => {
+                return invalid(
+                    "client_key (QUORATE_CLIENT_KEY, tls.key) is set without client_cert (QUORATE_CLIENT_CERT, tls.certificate): set both",
+                );
+            }
+            _ => {}
+        }
+        match (&self.password_file, &self.password_command, &self.username) {
+            (Some(_), Some(_), _) => invalid(
+                "password_file (QUORATE_PASSWORD_FILE) and password_command (QUORATE_PASSWORD_COMMAND) are both set: set one of them",
+            ),
+            (None, None, Some(_)) => invalid(
+                "username (QUORATE_USERNAME) is set without password_file or password_command: set one of them, or write the user into \
+                 the URLs",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The source of passwords that these settings name.
+    pub(crate) fn credentials(&self) -> Option<Provider> {
+        let user = self.username.as_deref().unwrap_or_default();
+        let of_file = self.password_file.as_deref();
+        let of_file = of_file.map(|path| redis::file(user, path));
+        let of_command = self.password_command.as_deref();
+        of_file.or_else(|| Some(redis::command(user, of_command?)))
     }
 
     /// The prefix of all keys.
@@ -370,6 +476,15 @@ fn check_margin(d: Duration) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
             "restart_margin must be at most 24 h (got {d:?})"
+        ))),
+    }
+}
+
+fn needs_tls(name: &str) -> Result<(), Error> {
+    match cfg!(feature = "tls-rustls") {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "{name} needs quorate's feature `tls-rustls`"
         ))),
     }
 }

@@ -14,6 +14,7 @@ use crate::{
 /// [`retry_after`](Self::retry_after) say whether and when to try again.
 ///
 /// The `Display` of an error is one line without any node's address, so it may be shown to users or counted by metrics.
+/// That of `Held` shows the holder's label, which its program chose: escape it where markup or a shell reads it.
 /// Its `Debug` is the variant's name and that line. The [`report`](Error::report) of each variant that comes from
 /// asking nodes has the answer of every node, with its address.
 ///

@@ -122,6 +122,8 @@ each_rule! {
     a_memory_from_a_disk_keeps_its_terms: DiskVouches, FromDisk, ["mutual exclusion"];
     a_lone_voter_lowers_no_terms: LoneVoterLowers, FromDisk, ["mutual exclusion"];
     a_fleet_that_was_used_is_not_new: BootstrapUnused, Bootstrap, ["mutual exclusion", "token order"];
+    a_login_is_renewed_before_it_expires: LoginRenewed, Logins, ["logins are renewed", "a lease outlives restarts"];
+    one_node_logs_in_again_at_a_time: OneLoginAtATime, Logins, ["one login at a time"];
     the_data_of_another_node_is_not_a_guard: OwnGuard, Failover, ["mutual exclusion"] beside ["token order", "token uniqueness", "nobody is overtaken"];
     a_hand_over_names_its_memory: PushCarriesGuard, LineFailover, ["mutual exclusion"];
     a_hand_over_by_a_stranger_is_not_a_vote: PushCarriesGuard, LineForged, ["mutual exclusion", "token order", "token uniqueness"];

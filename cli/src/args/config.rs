@@ -32,6 +32,9 @@ const OF_OTHERS: u32 = 0o077;
 /// The same if root owns the file. Its group may read it, because a user who is not root can read it in no other way.
 const OF_OTHERS_THAN_ROOT: u32 = 0o037;
 
+/// The rights to change the file.
+const WRITE_OF_OTHERS: u32 = 0o022;
+
 /// A file that was read and checked.
 #[derive(Debug)]
 pub(super) struct ConfigFile {
@@ -77,9 +80,19 @@ impl ConfigFile {
         // Some editors begin a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let Parsed {
-            config,
+            mut config,
             has_password,
         } = parse(text).map_err(|wrong| wrong.shown(path, text))?;
+        if config.credentials.password_command.is_some() && metadata.mode() & WRITE_OF_OTHERS != 0 {
+            return Err(format!(
+                "the file {path:?} names a password command, but its mode {:04o} lets other users change it: run \
+                 chmod go-w {path:?}",
+                metadata.mode() & 0o7777
+            ));
+        }
+        if metadata.is_file() {
+            resolve(&mut config, path);
+        }
         if has_password && may_be_read_by_others(&metadata) {
             return Err(format!(
                 "the file {path:?} holds a password, but its mode {:04o} lets other users read it: run chmod 600 \
@@ -99,6 +112,22 @@ impl ConfigFile {
         let path = path::absolute(&self.path).ok()?;
         let path = path.into_os_string().into_string().ok();
         path.filter(|_| self.is_regular)
+    }
+}
+
+/// Paths in the file are relative to its directory.
+fn resolve(config: &mut Config, file: &Path) {
+    let Some(directory) = file.parent() else {
+        return;
+    };
+    let paths = [
+        &mut config.tls.ca,
+        &mut config.tls.certificate,
+        &mut config.tls.key,
+        &mut config.credentials.password_file,
+    ];
+    for path in paths.into_iter().flatten() {
+        *path = directory.join(&*path);
     }
 }
 
@@ -305,6 +334,9 @@ mod tests {
     fn no_error_shows_a_password() {
         for text in [
             "nodes = \"redis://u:hun ter2@h\"",
+            "[credentials]\npassword = \"hunter2\"",
+            "credentials = \"hunter2\"",
+            "credentials = [\"hunter2\"]",
             "nodes = redis://u:hunter2@h",
             "nodes = [redis://u:hunter2@h]",
             "nodes = [\"redis://u:hunter2@h]",

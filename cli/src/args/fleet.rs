@@ -1,7 +1,11 @@
 //! Which servers to use, and the settings that all their clients agree on. They come from the command line, the
 //! environment, or a file. The settings are those of the library's table.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::{self, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::ValueParser, error::ErrorKind};
 use quorate::{
@@ -21,6 +25,13 @@ const FILE_HELP: &str = "A file (TOML) with the servers and the settings below: 
     max_ttl = \"10m\". Options and variables replace its values [default: the file in QUORATE_CONFIG]";
 /// Settings that also apply to Consul. All others are about masters.
 const ALSO_OF_CONSUL: [&str; 3] = ["connect_timeout", "label", "node_timeout"];
+/// A certificate and its key, and the two sources of a password.
+const OF_PAIRS: [&str; 4] = [
+    "client_cert",
+    "client_key",
+    "password_command",
+    "password_file",
+];
 
 /// Which servers to use, and the settings that all their clients agree on.
 #[derive(Debug, Default)]
@@ -58,6 +69,7 @@ fn argument(setting: &'static Setting) -> Arg {
     let value = match setting.kind {
         Kind::Flag => return argument.action(ArgAction::SetTrue),
         Kind::Duration => "DURATION",
+        Kind::File => "FILE",
         Kind::Word => "TEXT",
     };
     let check = |text: &str| {
@@ -187,6 +199,10 @@ impl Fleet {
         if !nodes.is_empty() {
             command.env_remove(NODES_FILE);
         }
+        // Of two settings that belong together, or replace each other, the variable of one may be inherited.
+        for setting in offered().filter(|setting| OF_PAIRS.contains(&setting.name)) {
+            command.env_remove(setting.variable);
+        }
         command.envs(again.map(|path| (CONFIG, path)));
         command.envs(self.environment(nodes));
     }
@@ -197,7 +213,14 @@ impl Fleet {
         let nodes = (!nodes.is_empty()).then(|| (NODES, nodes.join(",")));
         let settings = offered()
             .filter(|setting| setting.name != "label")
-            .filter_map(|setting| Some((setting.variable, setting.show(&self.options)?)));
+            .filter_map(|setting| {
+                let value = setting.show(&self.options)?;
+                // The command may run in another directory.
+                let absolute = (setting.kind == Kind::File).then(|| path::absolute(&value));
+                let absolute =
+                    absolute.and_then(|path| path.ok()?.into_os_string().into_string().ok());
+                Some((setting.variable, absolute.unwrap_or(value)))
+            });
         nodes.into_iter().chain(settings).collect()
     }
 

@@ -44,12 +44,17 @@ Environment:
   QUORATE_NODE_TIMEOUT     --node-timeout       QUORATE_RESTART_MARGIN  --restart-margin
   QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_FLEET           --fleet
   QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_LABEL           --label
+  QUORATE_DIAL_TIMEOUT     --dial-timeout       QUORATE_CACERT          --cacert
+  QUORATE_CLIENT_CERT      --client-cert        QUORATE_CLIENT_KEY      --client-key
+  QUORATE_USERNAME         --username           QUORATE_PASSWORD_FILE   --password-file
+  QUORATE_PASSWORD_COMMAND                      --password-command
   SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
 
 Configuration file (TOML): nodes, and the settings by the names of their options, with _ for -.
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.1.1\", \"redis://10.0.2.1\"]
   max_ttl = \"10m\"
-  allow_eviction = true
+  [tls]            ca, certificate, key: files
+  [credentials]    username, password_file, password_command
 An option replaces its variable, and a variable replaces the value in the file. --node and QUORATE_NODES replace all \
 nodes of the file. A file whose URLs have passwords is refused if other users may read it: chmod 600, or 640 if root \
 owns it.

@@ -1,5 +1,7 @@
 //! The authorities whose signature on a server's certificate counts: given certificates, or those of the system.
 
+#[cfg(feature = "tls-rustls")]
+use std::fs;
 use std::{env, error::Error as _, ffi::OsString, path::Path, sync::Arc};
 
 use rustls::{
@@ -11,6 +13,8 @@ use rustls_native_certs::{CertificateResult, load_certs_from_paths};
 use crate::base::printable::printable;
 
 const FILE: &str = "SSL_CERT_FILE";
+const NO_CERTIFICATE: &str = "it holds no certificate: give the PEM itself (`-----BEGIN CERTIFICATE-----`), not the \
+     path of a file";
 const DIRECTORIES: &str = "SSL_CERT_DIR";
 
 /// The certificates of certificate authorities: at least one.
@@ -30,9 +34,20 @@ impl Authorities {
         }
         match roots.is_empty() {
             false => Ok(Self(Arc::new(roots))),
-            true => Err("it holds no certificate: give the PEM itself \
-                 (`-----BEGIN CERTIFICATE-----`), not the path of a file"),
+            true => Err(NO_CERTIFICATE),
         }
+    }
+
+    /// Reads a file with PEM.
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) fn in_file(path: &Path) -> Result<Self, String> {
+        let pem = fs::read(path).map_err(|error| {
+            format!("the file {path:?} with the CA's certificate cannot be read: {error}")
+        })?;
+        Self::of(&pem).map_err(|why| match why {
+            NO_CERTIFICATE => format!("the file {path:?} holds no certificate in PEM"),
+            _ => format!("the file {path:?}: {why}"),
+        })
     }
 
     pub(super) fn roots(&self) -> Arc<RootCertStore> {

@@ -1,9 +1,11 @@
 //! The builder of a quorum whose calls block.
 
-use std::{fmt, time::Duration};
+#[cfg(feature = "tls-rustls")]
+use std::path::PathBuf;
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Quorum, root::Root};
-use crate::{Error, IntoNode, quorum::settings::each_setting};
+use crate::{Credentials, Error, IntoNode, quorum::settings::each_setting};
 
 /// Builds a [`Quorum`]. Every setting means the same as in [`quorate::Builder`](crate::Builder), which can be turned
 /// into this builder.
@@ -80,6 +82,45 @@ impl Builder {
         Self(self.0.ca_certificates(pem))
     }
 
+    /// As [`quorate::Builder::client_certificate`](crate::Builder::client_certificate).
+    #[cfg(feature = "tls-rustls")]
+    pub fn client_certificate(
+        self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        Self(self.0.client_certificate(certificates, key))
+    }
+
+    /// As [`quorate::Builder::client_certificate_files`](crate::Builder::client_certificate_files).
+    #[cfg(feature = "tls-rustls")]
+    pub fn client_certificate_files(
+        self,
+        certificates: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        Self(self.0.client_certificate_files(certificates, key))
+    }
+
+    /// As [`quorate::Builder::credentials`](crate::Builder::credentials), with a function that may block. It is called
+    /// on a thread for blocking work, which it keeps for as long as it takes: limit its time.
+    pub fn credentials<P, E>(self, provider: P) -> Self
+    where
+        P: Fn(&str) -> Result<Credentials, E> + Send + Sync + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        let provider = Arc::new(provider);
+        Self(self.0.credentials(move |node| {
+            let provider = Arc::clone(&provider);
+            async move {
+                let asked = tokio::task::spawn_blocking(move || provider(&node));
+                // The message of a panic may hold a password.
+                let given = asked.await.map_err(|_| "it panicked")?;
+                given.map_err(Into::into)
+            }
+        }))
+    }
+
     /// Returns a builder with the settings in the environment, as
     /// [`quorate::Builder::from_env`](crate::Builder::from_env).
     ///
@@ -120,6 +161,8 @@ macro_rules! setter {
     (String $name:ident) => {
         setters! { "crate::Builder": $name($name: impl Into<String>); }
     };
+    (PathBuf $name:ident) => {};
+    (Text $name:ident) => {};
     (bool $name:ident) => {
         setters! { "crate::Builder": $name(); }
     };

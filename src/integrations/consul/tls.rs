@@ -1,13 +1,10 @@
 //! TLS to an agent: the authorities that are trusted, and the client's certificate.
 
-use rustls::{
-    ClientConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
+use rustls::ClientConfig;
 
 use crate::{
     Error,
-    base::tls::{Authorities, Trust},
+    base::tls::{Authorities, Identity, Trust},
 };
 
 /// The TLS settings for Consul. By default the certificate authorities of the system are trusted, or those in
@@ -72,17 +69,9 @@ impl Tls {
         let Some((certificates, key)) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };
-        // Nothing of the text is shown, because it may hold a key.
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-        let chain = chain.ok().filter(|chain| !chain.is_empty());
-        let chain = chain.ok_or_else(|| wrong("the client certificate is not valid PEM".into()))?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|_| wrong("the client certificate's key is not valid PEM".into()))?;
-        builder.with_client_auth_cert(chain, key).map_err(|why| {
-            wrong(format!(
-                "the client certificate does not match its key: {why}"
-            ))
-        })
+        let identity = Identity::of(certificates, key);
+        let identity = identity.map_err(|why| wrong(format!("client_certificate: {why}")))?;
+        Ok(identity.complete(builder))
     }
 }
 

@@ -213,7 +213,7 @@ impl RateLimiter {
     ///
     /// It asks one master. If that one has too few, it asks others, and takes the units of several masters together if
     /// needed. It asks nobody if it has learned less than a second ago that there are not enough. It never overtakes
-    /// callers that wait in this process ([`until_ready`](Self::until_ready)).
+    /// callers that wait in this process for units of the same name and quota ([`until_ready`](Self::until_ready)).
     ///
     /// # Errors
     /// - `Invalid` if a name or a setting is not valid, or if `n` is above the limit.
@@ -248,8 +248,8 @@ impl RateLimiter {
 
     /// Waits until there are `n` units, and takes them.
     ///
-    /// Callers that wait in one process are served in their order. Between processes there is no order, and a large
-    /// demand can be passed by small ones.
+    /// Callers that wait in one process for the same name and quota are served in their order. Between processes and
+    /// between quotas there is no order, and a large demand can be passed by small ones.
     ///
     /// # Errors
     /// As for [`check_n`](Self::check_n). With [`Outage::Deny`] it waits through an outage.

@@ -96,7 +96,8 @@ impl ReentrantMutex {
         renewal;
         /// How much longer the nodes keep the lock than its holder believes. As [`Mutex::lock_delay`].
         lock_delay;
-        /// The name of the holder. As [`Mutex::label`].
+        /// The name of the holder. As [`Mutex::label`]. While the owner holds the lock or waits for it, the label of
+        /// its first call stands.
         label;
     }
 

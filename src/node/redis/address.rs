@@ -15,7 +15,7 @@ pub(crate) use self::into_node::Target;
 #[cfg(feature = "tls-rustls")]
 use super::tls::Tls;
 #[cfg(feature = "tls-rustls")]
-use crate::base::tls::Authorities;
+use crate::base::tls::{ClientCertificate, Trust};
 
 #[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";
@@ -34,6 +34,16 @@ pub struct Address {
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) password: String,
+    pub(crate) source: Source,
+}
+
+/// Where a login comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Url,
+    Provider,
+    /// The password comes from the provider, and the user from a URL without a password.
+    ProviderAndUrl,
 }
 
 #[derive(Clone)]
@@ -72,8 +82,8 @@ impl Address {
             } => {
                 return Err(
                     "its own TLS certificates cannot be read out of a redis::Client: \
-                     pass a rediss:// URL, and give its CA's certificate to \
-                     Builder::ca_certificates, or name the CA's file in the environment variable \
+                     pass a rediss:// URL, give its own certificate to Builder::client_certificate, \
+                     and its CA's to Builder::ca_certificates, or name the CA's file in the environment variable \
                      SSL_CERT_FILE"
                         .into(),
                 );
@@ -105,6 +115,7 @@ impl Address {
                     .unwrap_or("default")
                     .into(),
                 password: password.unwrap_or_default().into(),
+                source: Source::Url,
             }),
         };
         Ok(Self {
@@ -114,11 +125,14 @@ impl Address {
         })
     }
 
-    /// Trusts only these authorities, if it uses TLS and is not `#insecure`.
+    /// If it uses TLS, shows this certificate, and trusts only these servers unless it is `#insecure`.
     #[cfg(feature = "tls-rustls")]
-    pub(crate) fn trust(&mut self, authorities: &Authorities) {
+    pub(crate) fn secure(&mut self, trust: Option<&Trust>, certificate: &ClientCertificate) {
         if let Endpoint::Tls { tls, .. } = &mut self.endpoint {
-            tls.trust(authorities);
+            tls.show(certificate);
+            if let Some(trust) = trust {
+                tls.trust(trust);
+            }
         }
     }
 

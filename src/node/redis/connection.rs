@@ -11,25 +11,41 @@ use std::{
     slice,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
+
+use futures::future::BoxFuture;
 
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
+    credentials::{self, GivenLogin, Logins},
     decode,
     encode::{self, Keys},
     frame::{Garbage, Inbox},
     outbox::{Asked, Outbox},
-    secret::Secret,
+    secret::{self, Secret},
 };
 use crate::{
     base::printable::printable,
     node::{Connection, Disconnected, Guard, Incoming, Operation, answer::Answered},
 };
 
-/// A connection that was greeted, over TCP, TLS or a Unix socket.
-#[derive(Debug)]
+/// Bytes in both directions: TCP, TLS or a Unix socket.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// A login that has not been answered yet.
+enum NewLogin {
+    /// The provider is asked for it.
+    Asked(BoxFuture<'static, Result<GivenLogin, String>>),
+    /// It is on the way to the server, and lasts until then.
+    Sent(Option<Instant>),
+}
+
+/// A connection that was greeted.
 pub(super) struct RedisConnection<S> {
     stream: S,
     client_id: u64,
@@ -38,8 +54,13 @@ pub(super) struct RedisConnection<S> {
     channel: Option<Arc<str>>,
     /// It receives pushes: it is subscribed, and the server's scripts may publish.
     hears: bool,
-    /// The secret that is never shown, even if the server repeats it.
+    /// The secrets that are never shown, even if the server repeats them.
     secret: Secret,
+    /// Where to get the next login.
+    logins: Option<Arc<Logins>>,
+    new_login: Option<NewLogin>,
+    /// Until when the login lasts that was answered last, or why it failed, if that is not passed on yet.
+    logged_in: Option<Result<Option<Instant>, String>>,
     outbox: Outbox,
     /// Bytes may still be in the stream's own buffer.
     unflushed: bool,
@@ -67,6 +88,9 @@ impl<S> RedisConnection<S> {
             hears: channel.is_some(),
             channel,
             secret,
+            logins: None,
+            new_login: None,
+            logged_in: None,
             outbox: Outbox::new(keys),
             unflushed: false,
             inbox,
@@ -76,9 +100,53 @@ impl<S> RedisConnection<S> {
         }
     }
 
-    /// Notes a right that the user lacks.
-    pub(super) fn set_note(&mut self, note: Option<String>) {
-        self.note = note;
+    /// Notes something for operators, such as a right that the user lacks.
+    pub(crate) fn add_note(&mut self, note: String) {
+        self.note = Some(match self.note.take() {
+            Some(before) => format!("{before}; {note}"),
+            None => note,
+        });
+    }
+
+    /// It has logged in with these credentials, which last until then.
+    pub(crate) fn set_login(&mut self, logins: Arc<Logins>, ends: Option<Instant>) {
+        self.logins = Some(logins);
+        self.logged_in = ends.map(|ends| Ok(Some(ends)));
+    }
+
+    /// Sends the login that the provider has given, if it has.
+    fn poll_login(&mut self, cx: &mut Context<'_>) {
+        let Some(NewLogin::Asked(asked)) = &mut self.new_login else {
+            return;
+        };
+        let Poll::Ready(given) = asked.as_mut().poll(cx) else {
+            return;
+        };
+        self.new_login = None;
+        match given {
+            Ok(GivenLogin { login, ends }) => {
+                self.secret.add(&login.password);
+                let mut bytes = Vec::new();
+                encode::words(&mut bytes, &["AUTH", &login.user, &login.password]);
+                self.outbox.push_login(bytes);
+                self.new_login = Some(NewLogin::Sent(ends));
+                // The driver has flushed in this turn already.
+                cx.waker().wake_by_ref();
+            }
+            Err(why) => self.logged_in = Some(Err(why)),
+        }
+    }
+
+    /// The server has answered AUTH. A server that refuses it keeps the login that the connection had.
+    fn take_login(&mut self, frame: &OwnedFrame) {
+        let ends = match self.new_login.take() {
+            Some(NewLogin::Sent(ends)) => ends,
+            Some(NewLogin::Asked(_)) | None => None,
+        };
+        self.logged_in = Some(match decode::error(frame) {
+            Some(error) => Err(credentials::refusal(secret::code(&error))),
+            None => Ok(ends),
+        });
     }
 
     /// The server's scripts may not publish, so waiters have to ask.
@@ -117,6 +185,7 @@ impl<S> RedisConnection<S> {
     fn take(&mut self, frame: OwnedFrame) -> Result<(), OwnedFrame> {
         match self.outbox.asked(self.replies.len()) {
             None => return Err(frame),
+            Some(Asked::Login) => self.take_login(&frame),
             Some(Asked::Alone(_, wanted)) if self.replies.len() + 1 < wanted => {
                 self.replies.push(frame);
                 return Ok(());
@@ -154,13 +223,20 @@ impl<S> RedisConnection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S> {
+impl<S: Stream> Connection for RedisConnection<S> {
     fn client_id(&self) -> u64 {
         self.client_id
     }
 
     fn note(&self) -> Option<&str> {
         self.note.as_deref()
+    }
+
+    fn log_in(&mut self) {
+        if let (Some(logins), None) = (&self.logins, &self.new_login) {
+            let asked = Arc::clone(logins).ask_again();
+            self.new_login = Some(NewLogin::Asked(Box::pin(asked)));
+        }
     }
 
     fn send(&mut self, operation: Arc<Operation>, guard: Arc<Guard>) {
@@ -205,7 +281,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for RedisConnection<S>
         if let Some(over) = &self.over {
             return Poll::Ready(Err(over.clone()));
         }
+        self.poll_login(cx);
         loop {
+            if let Some(logged_in) = self.logged_in.take() {
+                let left = |ends: Instant| ends.saturating_duration_since(Instant::now());
+                let logged_in = logged_in.map(|ends| ends.map(left));
+                return Poll::Ready(Ok(Incoming::LoggedIn(logged_in)));
+            }
             match self.inbox.next() {
                 // A push is never an answer, even if it comes between the replies to one operation.
                 Ok(Some(frame @ OwnedFrame::Push { .. })) => match self.unasked(&frame) {

@@ -9,29 +9,40 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::{
     address::{Address, Endpoint},
+    connection::{RedisConnection, Stream},
+    credentials::Logins,
     encode::Keys,
-    greet::{Dialled, greet},
+    greet::greet,
 };
 use crate::{
     base::{printable::printable, text::seconds},
-    node::DialError,
+    node::{Connection, DialError},
 };
-use DialError::Unreachable;
+use DialError::{Refused, Unreachable};
+
+pub(crate) type Dialled = Result<Box<dyn Connection>, DialError>;
 
 /// Opens and greets a connection to the address, within the limit. It is then ready for commands, and subscribed to the
-/// channel.
+/// channel. `logins` is asked for the user and the password.
 pub(super) async fn dial(
     address: &Address,
+    logins: Option<Arc<Logins>>,
     keys: Arc<Keys>,
     channel: &Arc<str>,
     limit: Duration,
 ) -> Dialled {
-    let mut stage = Stage::Connect;
-    match timeout(limit, reach(address, keys, channel, &mut stage, limit)).await {
+    let mut attempt = Attempt {
+        keys,
+        channel,
+        limit,
+        stage: Stage::Connect,
+        logins,
+    };
+    match timeout(limit, attempt.reach(address)).await {
         Ok(dialled) => dialled,
         Err(_) => Err(Unreachable(format!(
             "{} within {}",
-            stage.silence(),
+            attempt.stage.silence(),
             seconds(limit)
         ))),
     }
@@ -39,6 +50,7 @@ pub(super) async fn dial(
 
 /// How far the dial has got, for the text if it takes too long.
 enum Stage {
+    Credentials,
     Connect,
     #[cfg(feature = "tls-rustls")]
     Tls,
@@ -48,6 +60,7 @@ enum Stage {
 impl Stage {
     fn silence(&self) -> &'static str {
         match self {
+            Self::Credentials => "the credentials provider gives no answer",
             Self::Connect => "no connection",
             #[cfg(feature = "tls-rustls")]
             Self::Tls => {
@@ -59,35 +72,69 @@ impl Stage {
     }
 }
 
-async fn reach(
-    address: &Address,
+struct Attempt<'a> {
     keys: Arc<Keys>,
-    channel: &Arc<str>,
-    stage: &mut Stage,
+    channel: &'a Arc<str>,
     limit: Duration,
-) -> Dialled {
-    match &address.endpoint {
-        Endpoint::Tcp { host, port } => {
-            let stream = connect(host, *port, limit).await?;
-            *stage = Stage::Hello;
-            greet(stream, address, keys, channel).await
+    stage: Stage,
+    logins: Option<Arc<Logins>>,
+}
+
+impl Attempt<'_> {
+    async fn reach(&mut self, address: &Address) -> Dialled {
+        match &address.endpoint {
+            Endpoint::Tcp { host, port } => {
+                let stream = connect(host, *port, self.limit).await?;
+                self.log_in(stream, address, None).await
+            }
+            #[cfg(feature = "tls-rustls")]
+            Endpoint::Tls { host, port, tls } => {
+                let stream = connect(host, *port, self.limit).await?;
+                self.stage = Stage::Tls;
+                let (stream, note) = tls.wrap(stream).await?;
+                self.log_in(stream, address, note).await
+            }
+            #[cfg(unix)]
+            Endpoint::Unix(path) => {
+                let stream = tokio::net::UnixStream::connect(path)
+                    .await
+                    .map_err(|error| Unreachable(format!("no connection: {}", printable(error))))?;
+                self.log_in(stream, address, None).await
+            }
         }
-        #[cfg(feature = "tls-rustls")]
-        Endpoint::Tls { host, port, tls } => {
-            let stream = connect(host, *port, limit).await?;
-            *stage = Stage::Tls;
-            let stream = tls.wrap(stream).await?;
-            *stage = Stage::Hello;
-            greet(stream, address, keys, channel).await
+    }
+
+    /// Greets the server. The credentials are asked for only now, so a server that is away costs none.
+    async fn log_in<S: Stream>(
+        &mut self,
+        stream: S,
+        address: &Address,
+        note: Option<String>,
+    ) -> Dialled {
+        let mut connection = match self.logins.take() {
+            None => self.greet(stream, address).await?,
+            Some(logins) => {
+                self.stage = Stage::Credentials;
+                let given = logins.ask().await.map_err(Refused)?;
+                let address = address.with_login(given.login);
+                let mut connection = self.greet(stream, &address).await?;
+                connection.set_login(logins, given.ends);
+                connection
+            }
+        };
+        if let Some(note) = note {
+            connection.add_note(note);
         }
-        #[cfg(unix)]
-        Endpoint::Unix(path) => {
-            let stream = tokio::net::UnixStream::connect(path)
-                .await
-                .map_err(|error| Unreachable(format!("no connection: {}", printable(error))))?;
-            *stage = Stage::Hello;
-            greet(stream, address, keys, channel).await
-        }
+        Ok(Box::new(connection))
+    }
+
+    async fn greet<S: Stream>(
+        &mut self,
+        stream: S,
+        address: &Address,
+    ) -> Result<RedisConnection<S>, DialError> {
+        self.stage = Stage::Hello;
+        greet(stream, address, Arc::clone(&self.keys), self.channel).await
     }
 }
 

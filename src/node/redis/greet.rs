@@ -32,17 +32,15 @@ use self::{
 };
 use super::{
     address::Address,
-    connection::RedisConnection,
+    connection::{RedisConnection, Stream},
     decode,
     encode::Keys,
     frame::Inbox,
     rights::{self, Missing},
     secret,
 };
-use crate::node::{Connection, DialError};
+use crate::node::DialError;
 use DialError::Refused;
-
-pub(super) type Dialled = Result<Box<dyn Connection>, DialError>;
 
 /// Makes a connection of a stream to the address. It is subscribed to the channel, unless the channel is empty or the
 /// server's ACL does not allow it.
@@ -51,9 +49,9 @@ pub(super) async fn greet<S>(
     address: &Address,
     keys: Arc<Keys>,
     channel: &Arc<str>,
-) -> Dialled
+) -> Result<RedisConnection<S>, DialError>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Stream,
 {
     let (words, bytes) = greeting(address, &keys, channel);
     // A server that closes without reading has often said why. Its reply is worth more than the error of the write.
@@ -92,11 +90,13 @@ where
     // Without SPUBLISH the server's own scripts cannot notify a waiter, so the waiter has to ask.
     let channel = subscribed.then(|| Arc::clone(channel));
     let mut connection = RedisConnection::new(stream, id, channel, keys, secret, inbox);
-    connection.set_note(note);
+    if let Some(note) = note {
+        connection.add_note(note);
+    }
     if missing.silences() {
         connection.mute();
     }
-    Ok(Box::new(connection))
+    Ok(connection)
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {

@@ -17,7 +17,7 @@ pub(super) const CHUNK: usize = 16 << 10;
 /// The initial capacity of the queue, in operations.
 const QUEUE: usize = 64;
 
-#[derive(Debug)]
+/// It has no `Debug`, because its bytes may contain a password.
 pub(super) struct Outbox {
     keys: Arc<Keys>,
     /// Everything that is not answered yet: first the operations that are in calls, then the others.
@@ -36,12 +36,13 @@ pub(super) struct Outbox {
     alone: bool,
 }
 
-#[derive(Debug)]
 enum Queued {
     /// An operation, and the guard for this node.
     Operation(Arc<Operation>, Arc<Guard>),
     /// Bytes to which no answer comes.
     Unanswered(Vec<u8>),
+    /// AUTH. Its answer is not for the engine.
+    Login(Vec<u8>),
 }
 
 /// A call: the number of operations in it, counted from the front of the queue, and its bytes.
@@ -59,6 +60,8 @@ pub(super) enum Asked<'o> {
     Alone(&'o Operation, usize),
     /// Many operations. They are the first of [`Outbox::operations`].
     Together(usize),
+    /// AUTH.
+    Login,
 }
 
 impl Outbox {
@@ -84,6 +87,11 @@ impl Outbox {
     /// Adds bytes to which no answer comes.
     pub(super) fn push_unanswered(&mut self, bytes: Vec<u8>) {
         self.queue.push_back(Queued::Unanswered(bytes));
+    }
+
+    /// Adds AUTH behind everything that was sent.
+    pub(crate) fn push_login(&mut self, bytes: Vec<u8>) {
+        self.queue.push_back(Queued::Login(bytes));
     }
 
     /// The bytes to offer to the stream. Empty if all have left.
@@ -114,9 +122,15 @@ impl Outbox {
                 .truncate(usize::try_from(keep).unwrap_or(usize::MAX));
             self.calls.pop_back();
         }
-        let unsent = self.queue.drain(self.called.min(self.queue.len())..);
+        let unsent = self.queue.split_off(self.called.min(self.queue.len()));
         let operation = |queued: &Queued| matches!(queued, Queued::Operation(..));
-        unsent.filter(operation).count()
+        let operations = unsent.iter().filter(|queued| operation(queued)).count();
+        // A login stays, because nobody would ask for it again.
+        let logins = unsent
+            .into_iter()
+            .filter(|queued| matches!(queued, Queued::Login(_)));
+        self.queue.extend(logins);
+        operations
     }
 
     /// Makes no more batches. The server's ACL permits this user some names only. It refuses a whole call for one name
@@ -136,8 +150,10 @@ impl Outbox {
         if call.operations > 1 {
             return has_left.then_some(Asked::Together(call.operations));
         }
-        let Some(Queued::Operation(operation, _)) = self.queue.front() else {
-            return None;
+        let operation = match self.queue.front()? {
+            Queued::Operation(operation, _) => operation,
+            Queued::Login(_) => return has_left.then_some(Asked::Login),
+            Queued::Unanswered(_) => return None,
         };
         let replies = self.wire(operation).replies;
         // The last of several replies may come only after the last byte has left.
@@ -167,7 +183,7 @@ impl Outbox {
         let waiting = self.queue.range(self.called..);
         let waiting = waiting.map_while(|queued| match queued {
             Queued::Operation(operation, guard) => Some((&**operation, guard)),
-            Queued::Unanswered(_) => None,
+            Queued::Unanswered(_) | Queued::Login(_) => None,
         });
         let together = batch::first(
             waiting
@@ -197,7 +213,9 @@ impl Outbox {
                 self.bytes.extend_from_slice(&bytes);
                 self.bytes.extend_from_slice(guard.wire(encode::guard));
             }
-            (None, Some(Queued::Unanswered(bytes))) => self.bytes.extend_from_slice(bytes),
+            (None, Some(Queued::Unanswered(bytes) | Queued::Login(bytes))) => {
+                self.bytes.extend_from_slice(bytes)
+            }
             (None, _) => return,
         }
         self.called += operations;
@@ -218,7 +236,7 @@ impl Queued {
     fn operation(&self) -> Option<&Operation> {
         match self {
             Self::Operation(operation, _) => Some(operation),
-            Self::Unanswered(_) => None,
+            Self::Unanswered(_) | Self::Login(_) => None,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Keeps the password out of what is shown of a server's texts. This file is pure.
+//! Keeps passwords out of what is shown of a server's texts. This file is pure.
 //!
 //! A text that contains the whole password, plain or percent-encoded, is not shown. ASCII letters are compared without
 //! case. Pieces of the password and other encodings are not recognised. So only the [`code`] is shown of the answer to
-//! a login. No later request contains the password.
+//! a login. No other request contains a password.
 
 use std::fmt;
 
@@ -46,12 +46,29 @@ pub(super) fn code(error: &str) -> &str {
     }
 }
 
-/// A password in lower case. An empty one hides nothing.
-pub(super) struct Secret(String);
+/// The last passwords of a connection in lower case, the newest last. An empty one hides nothing.
+pub(super) struct Secret(Vec<String>);
+
+/// The number of passwords that are remembered. A connection that logs in again may still hear of the one before.
+const KEPT: usize = 16;
 
 impl Secret {
     pub(super) fn new(secret: &str) -> Self {
-        Self(secret.to_ascii_lowercase())
+        let mut new = Self(Vec::new());
+        new.add(secret);
+        new
+    }
+
+    /// Hides this password too.
+    pub(super) fn add(&mut self, secret: &str) {
+        let secret = secret.to_ascii_lowercase();
+        if secret.is_empty() || self.0.contains(&secret) {
+            return;
+        }
+        if self.0.len() == KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(secret);
     }
 
     /// The text, or `***` if it contains the secret.
@@ -89,7 +106,10 @@ impl Secret {
     }
 
     fn is_in(&self, text: &str) -> bool {
-        let has = |text: &str| text.to_ascii_lowercase().contains(&self.0);
+        let has = |text: &str| {
+            let text = text.to_ascii_lowercase();
+            self.0.iter().any(|secret| text.contains(secret))
+        };
         !self.0.is_empty() && (has(text) || has(&percent_decode_str(text).decode_utf8_lossy()))
     }
 }

@@ -1,7 +1,7 @@
 //! TLS by rustls.
 //!
-//! Root certificates are read again for every connection. That costs some milliseconds on a thread for blocking work,
-//! and a CA that was replaced is noticed.
+//! Files with certificates are read again for every connection. That costs some milliseconds on a thread for blocking
+//! work, and a certificate that was replaced is noticed.
 
 mod advice;
 
@@ -16,16 +16,17 @@ use self::advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer};
 use crate::{
     base::{
         printable::printable,
-        tls::{Authorities, Trust},
+        tls::{ClientCertificate, Trust},
     },
     node::DialError,
 };
 
-/// The name to expect in the server's certificate, and the certificates to trust.
+/// The name to expect in the server's certificate, the certificates to trust, and the one to show.
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) name: ServerName<'static>,
     pub(super) trust: Trust,
+    shows: ClientCertificate,
 }
 
 impl Tls {
@@ -39,24 +40,34 @@ impl Tls {
             } else {
                 Trust::System
             },
+            shows: ClientCertificate::None,
         })
     }
 
-    /// Trusts only these authorities, unless it trusts any server.
-    pub(super) fn trust(&mut self, authorities: &Authorities) {
+    /// Trusts only these servers, unless it trusts any.
+    pub(super) fn trust(&mut self, trust: &Trust) {
         if !matches!(self.trust, Trust::Anybody) {
-            self.trust = Trust::Only(authorities.clone());
+            self.trust = trust.clone();
         }
     }
 
-    pub(super) async fn wrap(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
-        let config = config(&self.trust).await.map_err(DialError::Refused)?;
-        TlsConnector::from(Arc::new(config))
+    /// Shows this certificate to a server that asks for one.
+    pub(crate) fn show(&mut self, certificate: &ClientCertificate) {
+        self.shows = certificate.clone();
+    }
+
+    /// The encrypted stream, and a note for operators if there is one.
+    pub(super) async fn wrap(
+        &self,
+        tcp: TcpStream,
+    ) -> Result<(TlsStream<TcpStream>, Option<String>), DialError> {
+        let (config, note) = self.config().await.map_err(DialError::Refused)?;
+        let stream = TlsConnector::from(Arc::new(config))
             .connect(self.name.clone(), tcp)
             .await
             .map_err(|error| {
-                let unknown = matches!(self.trust, Trust::Only(_)) && is_unknown_issuer(&error);
-                if unknown {
+                let given = matches!(self.trust, Trust::Only(_) | Trust::File(_));
+                if given && is_unknown_issuer(&error) {
                     return DialError::Refused(UNKNOWN_TO_AUTHORITIES.into());
                 }
                 advice(&error).map(DialError::Refused).unwrap_or_else(|| {
@@ -66,17 +77,20 @@ impl Tls {
                         printable(error)
                     ))
                 })
-            })
+            })?;
+        Ok((stream, note))
     }
-}
 
-/// The TLS settings. The system's root certificates are read on a thread for blocking work.
-async fn config(trust: &Trust) -> Result<ClientConfig, String> {
-    let read = match trust {
-        Trust::System => tokio::task::spawn_blocking(|| Trust::System.config())
-            .await
-            .map_err(|error| error.to_string())?,
-        other => other.config(),
-    };
-    Ok(read?.with_no_client_auth())
+    /// The TLS settings. Files are read on a thread for blocking work.
+    async fn config(&self) -> Result<(ClientConfig, Option<String>), String> {
+        let (trust, shows) = (self.trust.clone(), self.shows.clone());
+        let reads_files = trust.reads_files() || shows.reads_files();
+        let make = move || shows.complete(trust.config()?);
+        match reads_files {
+            true => tokio::task::spawn_blocking(make)
+                .await
+                .map_err(|error| error.to_string())?,
+            false => make(),
+        }
+    }
 }

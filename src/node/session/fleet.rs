@@ -40,6 +40,8 @@ pub(crate) struct Fleet {
     runs: Vec<Option<String>>,
     /// By node: the id of the record that was read last.
     ids: Vec<Option<String>>,
+    /// The node that logs in again now.
+    logging_in: Option<usize>,
 }
 
 impl Fleet {
@@ -57,8 +59,25 @@ impl Fleet {
             moved: false,
             runs: vec![None; total],
             ids: vec![None; total],
+            logging_in: None,
             settings,
         }
+    }
+
+    // ---- logins -----------------------------------------------------------------------------
+
+    /// Takes the turn to log in. Returns false if another node has it.
+    pub(crate) fn begin_login(&mut self, node: usize) -> bool {
+        let free = self.logging_in.is_none() || !self.rules().hold(Rule::OneLoginAtATime);
+        if free {
+            self.logging_in = Some(node);
+        }
+        free
+    }
+
+    /// Gives the turn back, if this node has it.
+    pub(crate) fn end_login(&mut self, node: usize) {
+        self.logging_in.take_if(|turn| *turn == node);
     }
 
     // ---- what it says -----------------------------------------------------------------------

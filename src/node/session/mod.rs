@@ -18,6 +18,7 @@ mod handshake;
 mod inflight;
 mod judge;
 mod link;
+mod login;
 mod requests;
 mod rtt;
 mod standing;
@@ -28,8 +29,8 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use self::{
-    handshake::Handshakes, inflight::What, link::Link, requests::Requests, standing::Standing,
-    step::ClientId,
+    handshake::Handshakes, inflight::What, link::Link, login::Login, requests::Requests,
+    standing::Standing, step::ClientId,
 };
 use crate::{
     Silence,
@@ -54,6 +55,7 @@ pub(crate) struct Session {
     link: Link,
     handshakes: Handshakes,
     requests: Requests,
+    login: Login,
     note: Option<String>,
     /// Its connection receives the node's pushes.
     hears: bool,
@@ -67,6 +69,7 @@ impl Session {
             link: Link::new(now),
             handshakes: Handshakes::default(),
             requests: Requests::new(node, now),
+            login: Login::default(),
             note: None,
             hears: false,
             changed: true,
@@ -158,6 +161,8 @@ impl Session {
             self.meet(step);
         }
         self.requests.retry(step);
+        let is_stalled = self.is_stalled();
+        self.login.tick(step, self.node, is_stalled);
     }
 
     /// A connection was opened. `hears` is true if it receives the node's pushes.
@@ -202,6 +207,7 @@ impl Session {
         let run = self.handshakes.witness().map(|w| w.record.run.as_str());
         self.requests.lost(step, &why.0, run);
         self.handshakes.clear();
+        self.login.clear(step, self.node);
         step.fleet.forget_run(self.node);
         step.fleet.see(step.now, self.node, None);
         self.changed = true;
@@ -261,6 +267,19 @@ impl Session {
             Some(why) => self.close(step, &why),
             None => self.requests.send_waiting(step),
         }
+    }
+
+    /// The connection has logged in, and the login lasts for this long; or the reason why it could not.
+    pub(crate) fn logged_in(
+        &mut self,
+        step: &mut Step<'_>,
+        answer: Result<Option<Duration>, String>,
+    ) {
+        if !self.link.is_up() {
+            // It was closed from here, and the driver had not heard of that.
+            return;
+        }
+        self.changed |= self.login.answered(step, self.node, answer);
     }
 
     /// Handles a push of the node. A push does not answer any request, and does not end a stall. It is ignored before
@@ -369,9 +388,10 @@ impl Session {
         self.link.is_behind() && !self.is_stalled() && but_for_its_clock == NodeState::Voting
     }
 
-    /// The notes for operators: of the connection, and of the clock.
+    /// The notes for operators: of the connection, of its login, and of the clock.
     pub(crate) fn note(&self) -> Option<String> {
-        let notes = [self.note.as_deref(), self.handshakes.clock_rate.warning()];
+        let clock = self.handshakes.clock_rate.warning();
+        let notes = [self.note.as_deref(), self.login.note(), clock];
         let notes: Vec<&str> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
@@ -491,6 +511,7 @@ impl Session {
             self.link.dial_at(),
             self.requests.inflight.next_look(settings),
             self.handshakes.due(),
+            self.login.due(),
             self.requests.next_retry(),
             self.requests.duties.next_expiry(),
         ]

@@ -31,6 +31,8 @@ pub(crate) enum Effect {
     Send(usize, Arc<Operation>, Arc<Guard>),
     Withdraw(usize),
     Close(usize),
+    /// Log in with new credentials.
+    LogIn(usize),
 }
 
 /// One round: one request that the engine put to the nodes together.

@@ -14,12 +14,25 @@ fn refused(json: Json) -> String {
         .to_string()
 }
 
-/// A value of each row that is not its default, as it stands in a file.
+/// The rows that stand in a table of their own: the setting, the table and the field.
+const IN_TABLES: [(&str, &str, &str); 6] = [
+    ("cacert", "tls", "ca"),
+    ("client_cert", "tls", "certificate"),
+    ("client_key", "tls", "key"),
+    ("username", "credentials", "username"),
+    ("password_file", "credentials", "password_file"),
+    ("password_command", "credentials", "password_command"),
+];
+
+/// A value of each other row that is not its default, as it stands in a file.
 fn each_row() -> impl Iterator<Item = (&'static str, Json)> {
-    SETTINGS.iter().map(|setting| {
+    let is_field = |setting: &&crate::quorum::settings::Setting| {
+        IN_TABLES.iter().all(|(name, ..)| *name != setting.name)
+    };
+    SETTINGS.iter().filter(is_field).map(|setting| {
         let value = match setting.kind {
             Kind::Duration => json!("1500ms"),
-            Kind::Word => json!("mine"),
+            Kind::File | Kind::Word => json!("mine"),
             Kind::Flag => json!(true),
         };
         (setting.name, value)
@@ -53,6 +66,73 @@ fn each_row_of_the_table_is_a_field_that_reaches_its_setting() {
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }
+}
+
+#[test]
+fn files_and_logins_stand_in_tables() {
+    let mut all = json!({"tls": {}, "credentials": {}});
+    for (name, table, field) in IN_TABLES {
+        let config = read(json!({table: {field: "mine"}}));
+        let options = config.options();
+        for setting in SETTINGS {
+            let shown = setting.show(&options);
+            let wanted = (setting.name == name).then_some("mine");
+            assert_eq!(shown.as_deref(), wanted, "{name}");
+        }
+        all[table][field] = json!("mine");
+    }
+    let config = read(all.clone());
+    assert_eq!(serde_json::to_value(&config).unwrap(), all);
+    for (_, table, _) in IN_TABLES {
+        let why = refused(json!({table: {"password": "hunter2"}}));
+        assert!(why.contains("unknown field `password`"), "{why}");
+        for value in [json!("hunter2"), json!(4711), json!(-4711), json!(47.11)] {
+            let why = refused(json!({table: value}));
+            let is_hidden = !why.contains("hunter2") && !why.contains("47");
+            assert!(is_hidden && why.contains("expected a table"), "{why}");
+        }
+        assert_eq!(read(json!({table: null})), Config::default());
+    }
+}
+
+#[test]
+fn debug_shows_no_argument_of_a_password_command() {
+    let command = "curl -u app:hunter2 http://h";
+    let config = read(json!({"credentials": {"password_command": command}}));
+    for shown in [format!("{config:?}"), format!("{:?}", config.credentials)] {
+        assert!(
+            shown.contains("curl") && !shown.contains("hunter2"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_later_call_replaces_files_and_logins_of_the_config() {
+    let nowhere = json!({
+        "nodes": ["rediss://127.0.0.1:1"],
+        "tls": {"ca": "/nowhere", "certificate": "/nowhere", "key": "/nowhere"},
+        "credentials": {"password_file": "/nowhere"},
+    });
+    let why = |builder: crate::Builder| builder.connect_lazy().unwrap_err().to_string();
+    let builder = || Quorum::builder().config(read(nowhere.clone()));
+    assert!(why(builder()).contains("cacert: the file \"/nowhere\""));
+    let dir = tempfile::tempdir().unwrap();
+    let files = crate::node::redis::support::tls::certificates(dir.path());
+    let (ca, cert, key) = [&files.ca, &files.cert, &files.key]
+        .map(|path| std::fs::read(path).unwrap())
+        .into();
+    let later = builder().ca_certificates(&ca);
+    assert!(why(later).contains("client_certificate_files: the file \"/nowhere\""));
+    let later = builder()
+        .ca_certificates(&ca)
+        .client_certificate(cert.clone(), key.clone());
+    assert!(later.connect_lazy().is_ok());
+    // The file comes last.
+    let earlier = Quorum::builder()
+        .ca_certificates(&ca)
+        .client_certificate(cert, key);
+    assert!(why(earlier.config(read(nowhere))).contains("cacert: the file"));
 }
 
 #[test]

@@ -104,6 +104,72 @@ fn every_variable_reaches_its_setting() {
 }
 
 #[test]
+fn settings_that_work_together_are_checked() {
+    for (set, says) in [
+        (
+            &[("QUORATE_CLIENT_CERT", "a")][..],
+            "client_cert (QUORATE_CLIENT_CERT, tls.certificate) is set without client_key",
+        ),
+        (
+            &[("QUORATE_CLIENT_KEY", "a")],
+            "client_key (QUORATE_CLIENT_KEY, tls.key) is set without client_cert",
+        ),
+        (
+            &[
+                ("QUORATE_PASSWORD_FILE", "a"),
+                ("QUORATE_PASSWORD_COMMAND", "b"),
+            ],
+            "password_file (QUORATE_PASSWORD_FILE) and password_command",
+        ),
+        (
+            &[("QUORATE_USERNAME", "a")],
+            "username (QUORATE_USERNAME) is set without password_file",
+        ),
+    ] {
+        let builder = from(&with(&[&[NODE], set].concat())).unwrap();
+        match builder.connect_lazy() {
+            Err(Error::Invalid(why)) => assert!(why.starts_with(says), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let tls = ("QUORATE_NODES", "rediss://127.0.0.1:1");
+    let nowhere = [
+        (
+            &[("QUORATE_CACERT", "/nowhere")][..],
+            "cacert: the file \"/nowhere\"",
+        ),
+        (
+            &[
+                ("QUORATE_CLIENT_CERT", "/nowhere"),
+                ("QUORATE_CLIENT_KEY", "/nowhere"),
+            ],
+            "client_certificate_files: the file \"/nowhere\" cannot be read",
+        ),
+    ];
+    for (set, says) in nowhere {
+        let builder = from(&with(&[&[tls], set].concat())).unwrap();
+        match builder.connect_lazy() {
+            Err(Error::Invalid(why)) => assert!(why.starts_with(says), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Setters of the builder replace the files.
+    let file = [
+        tls,
+        ("QUORATE_CACERT", "/nowhere"),
+        ("QUORATE_PASSWORD_FILE", "/nowhere"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let ca = crate::node::redis::support::tls::certificates(dir.path()).ca;
+    let builder = from(&with(&file))
+        .unwrap()
+        .ca_certificates(std::fs::read(ca).unwrap());
+    let credentials = |_| async { Ok(crate::Credentials::new("a", "b")) };
+    let quorum = builder.credentials(credentials).connect_lazy();
+    assert!(quorum.is_ok(), "{quorum:?}");
+}
+
+#[test]
 fn later_settings_win_and_empty_variables_are_ignored() {
     let environment = [
         NODE,

@@ -147,7 +147,12 @@ fn node_with_prefix(url: &str, prefix: &str) -> Result<Arc<dyn Node>, Error> {
     Ok(match url.into_node()? {
         Target::Server(address) => {
             let limit = Duration::from_secs(5);
-            Arc::new(RedisNode::new(address, Arc::new(Keys::new(prefix)), limit))
+            Arc::new(RedisNode::new(
+                address,
+                Arc::new(Keys::new(prefix)),
+                None,
+                limit,
+            ))
         }
         Target::Memory(node) => Arc::new(node),
     })

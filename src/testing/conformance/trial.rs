@@ -234,7 +234,7 @@ async fn listen(
         match poll_fn(|cx| connection.poll_incoming(cx)).await? {
             Incoming::Answer(answer) => answers.push(answer),
             Incoming::Push(push) => heard.push(push),
-            Incoming::Nothing => {}
+            Incoming::LoggedIn(_) | Incoming::Nothing => {}
         }
     }
     Ok(answers)

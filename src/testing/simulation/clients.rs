@@ -232,6 +232,11 @@ impl World {
                         self.send(id, (operation, guard));
                     }
                 }
+                Effect::LogIn(node) => {
+                    if let Link::Up(id) = self.clients[c].links[node] {
+                        self.log_in(id);
+                    }
+                }
                 Effect::Withdraw(node) => {
                     if let Link::Up(id) = self.clients[c].links[node] {
                         let commands = self.withdraw(id);
@@ -272,6 +277,8 @@ impl World {
                         self.clients[c].links[node] = Link::Up(id);
                         let hears = self.connections[id].listens;
                         self.clients[c].core.connected(node, client_id, None, hears);
+                        let login = self.login_read(id);
+                        self.clients[c].core.came(node, login);
                     }
                     Down::Refused => {
                         self.clients[c].links[node] = Link::Idle;
@@ -291,7 +298,7 @@ impl World {
                                 .disconnected(node, &Disconnected("closed".into()));
                         }
                     }
-                    said @ (Down::Answers(_) | Down::Push(_)) => {
+                    said @ (Down::Answers(_) | Down::Push(_) | Down::LoggedIn(_)) => {
                         let incoming = self.read(c, node, id, said);
                         self.clients[c].core.came(node, incoming);
                     }
@@ -318,6 +325,11 @@ impl World {
                     }
                 }
                 Down::Push(push) => incoming.push(Incoming::Push(push)),
+                Down::LoggedIn(true) => incoming.extend(self.login_read(id)),
+                Down::LoggedIn(false) => {
+                    self.connections[id].logging_in = false;
+                    incoming.push(Incoming::LoggedIn(Err("WRONGPASS".into())));
+                }
                 Down::Connected(_) | Down::Refused | Down::Closed => {}
             }
             next = goes_on.then(|| self.next_said(id)).flatten();

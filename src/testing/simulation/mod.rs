@@ -13,6 +13,7 @@ mod clocks;
 mod dice;
 mod faults;
 mod invariants;
+mod logins;
 mod network;
 mod profile;
 mod script;
@@ -112,6 +113,10 @@ pub struct Stats {
     pub downgraded: u64,
     /// Leases of several names.
     pub sets: u64,
+    /// Logins that were renewed.
+    pub logins: u64,
+    /// Connections that a server ended because their login had expired.
+    pub expired_logins: u64,
     /// The most readers of one lock at once.
     pub most_readers: usize,
     /// The most slots of one semaphore that were held at once.
@@ -173,6 +178,8 @@ impl Stats {
             shared,
             downgraded,
             sets,
+            logins,
+            expired_logins,
             most_readers,
             most_slots,
             longest_stall,
@@ -221,6 +228,8 @@ impl Stats {
         self.shared += shared;
         self.downgraded += downgraded;
         self.sets += sets;
+        self.logins += logins;
+        self.expired_logins += expired_logins;
         self.most_readers = self.most_readers.max(*most_readers);
         self.most_slots = self.most_slots.max(*most_slots);
         self.longest_stall = self.longest_stall.max(*longest_stall);

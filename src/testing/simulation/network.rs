@@ -5,6 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     invariants::{Held, ms, strangers},
+    logins::Provided,
     profile::{MS, US},
     world::{What, World},
 };
@@ -41,7 +42,7 @@ pub(crate) struct Connection {
     pub(crate) client_id: u64,
     /// The messages to the server, each with the time of its arrival.
     up: VecDeque<(u64, Message)>,
-    last_up: u64,
+    pub(crate) last_up: u64,
     /// Operations that are not written yet. They are in no message.
     unwritten: Vec<Sent>,
     /// Messages that have arrived, and are not executed yet.
@@ -49,17 +50,21 @@ pub(crate) struct Connection {
     down: VecDeque<(u64, Down)>,
     last_down: u64,
     /// No message passes before this instant.
-    up_frozen: u64,
+    pub(crate) up_frozen: u64,
     down_frozen: u64,
     clogged: bool,
     /// True while the client still reads from it.
     pub(crate) wanted: bool,
     /// True if nothing that the client sends arrives any more.
-    cut: bool,
+    pub(crate) cut: bool,
     /// True while the server's side is open.
-    open: bool,
+    pub(crate) open: bool,
     /// True if the server publishes to it.
     pub(crate) listens: bool,
+    /// When the server ends it, unless it logs in again, ns.
+    pub(crate) login_ends: Option<u64>,
+    /// The client is logging in again.
+    pub(crate) logging_in: bool,
 }
 
 /// A message that arrives at a client.
@@ -69,6 +74,8 @@ pub(crate) enum Down {
     /// The answers to all operations of a message, each with its operation.
     Answers(AnsweredBatch),
     Push(Push),
+    /// AUTH was accepted, or refused.
+    LoggedIn(bool),
     Closed,
 }
 
@@ -117,6 +124,8 @@ impl World {
             cut: false,
             open: false,
             listens: false,
+            login_ends: None,
+            logging_in: false,
         });
         let at = (self.now + self.delay()).max(frozen);
         self.at(at, What::Dial(id));
@@ -140,6 +149,12 @@ impl World {
     }
 
     fn greet(&mut self, id: usize) {
+        match self.provided_for_dial() {
+            Provided::Good => {}
+            Provided::Wrong => return self.answer(id, Down::Refused),
+            // The dial times out.
+            Provided::Nothing => return,
+        }
         let connection = &mut self.connections[id];
         let server = &mut self.servers[connection.server];
         server.last_client_id += 1;
@@ -148,6 +163,7 @@ impl World {
         connection.client_id = server.last_client_id;
         connection.open = true;
         let client_id = connection.client_id;
+        self.begin_login(id);
         let deaf = self.plan.deaf;
         if !self.dice.percent(deaf) {
             self.subscribe(id);
@@ -187,7 +203,7 @@ impl World {
     pub(crate) fn next_said(&mut self, id: usize) -> Option<Down> {
         let next = self.connections[id].down.front();
         match next {
-            Some((_, Down::Answers(_) | Down::Push(_))) => self.next_down(id),
+            Some((_, Down::Answers(_) | Down::Push(_) | Down::LoggedIn(_))) => self.next_down(id),
             _ => None,
         }
     }
@@ -621,6 +637,9 @@ impl World {
     /// Days pass at once.
     pub(crate) fn shift_connections(&mut self, by: u64) {
         for c in &mut self.connections {
+            if let Some(ends) = &mut c.login_ends {
+                *ends += by;
+            }
             for at in [
                 &mut c.last_up,
                 &mut c.last_down,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{
     clocks::MOST_PPM,
     dice::Dice,
+    logins::Logins,
     script::Act,
     workload::{limits::Limits, rwlocks::Rwlocks, slots::Slots},
 };
@@ -205,11 +206,15 @@ pub enum Profile {
     SeveralSluggish,
     /// Operators free single names of a set that is held together.
     SeveralEvicted,
+    /// Logins expire, and the provider of credentials is slow. No login and no lease may end.
+    Logins,
+    /// As `Wide`, and servers end connections whose login expires: the provider is slow, wrong, or gone.
+    LoginsStorm,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 90] = [
+    pub const ALL: [Self; 92] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -300,6 +305,8 @@ impl Profile {
         Self::SeveralLasting,
         Self::SeveralSluggish,
         Self::SeveralEvicted,
+        Self::Logins,
+        Self::LoginsStorm,
     ];
 
     /// Cases that are left unprotected on purpose: here even all rules together do not suffice.
@@ -563,6 +570,8 @@ pub(crate) struct Plan {
     pub(crate) rwlocks: Option<Rwlocks>,
     /// The percentage of calls that ask for several names at once.
     pub(crate) several: u64,
+    /// The settings of logins, if they expire.
+    pub(crate) logins: Option<Logins>,
 }
 
 pub(crate) const NETWORK: [(u64, Fault); 4] = [
@@ -653,6 +662,7 @@ impl Plan {
             limits: None,
             rwlocks: None,
             several: 0,
+            logins: None,
         }
     }
 
@@ -738,6 +748,36 @@ impl Plan {
             }
             Profile::Stormy => Self::stormy(dice, 3),
             Profile::Wide => Self::stormy(dice, 5),
+            Profile::Logins => {
+                let servers = [3, 5][dice.index(2)];
+                let mut plan = Self::base(dice, servers).only(&[]);
+                let lasts = dice.range(1500, 3000) * MS;
+                plan.logins = Some(Logins {
+                    lasts,
+                    takes: lasts / 60,
+                    wrong: 0,
+                    gone: 0,
+                    always_work: true,
+                });
+                plan.slow = (0, 0);
+                plan.active = 4 * lasts;
+                plan.endures = Some(0);
+                plan.renews = 100;
+                plan.abandons = false;
+                plan.hold = 5000;
+                plan
+            }
+            Profile::LoginsStorm => {
+                let mut plan = Self::stormy(dice, 5);
+                plan.logins = Some(Logins {
+                    lasts: dice.range(1100, 1800) * MS,
+                    takes: dice.range(1, 120) * MS,
+                    wrong: dice.range(0, 40),
+                    gone: dice.range(0, 20),
+                    always_work: false,
+                });
+                plan
+            }
             Profile::Sluggish => {
                 let mut plan = Self::base(dice, 5).only(&[
                     (6, Fault::Cut),

@@ -13,6 +13,7 @@ use super::{
     clocks::Drifting,
     dice::Dice,
     invariants::{Held, keys, places, tidy},
+    logins::Provided,
     network::{Connection, at},
     profile::{LIST, MS, Plan, Profile, SECOND, Start},
     server::Server,
@@ -27,6 +28,12 @@ pub(crate) enum What {
     Arrive(usize),
     Deliver(usize),
     Thaw(usize),
+    /// The provider of credentials has answered.
+    Provided(usize, Provided),
+    /// AUTH arrives at a server, with credentials that it accepts or not.
+    LoginArrives(usize, bool),
+    /// The login of a connection has expired, if no other followed.
+    LoginEnds(usize),
     /// The server learns that a connection is over.
     HangUp(usize),
     /// A push that is late, or comes a second time.
@@ -247,6 +254,9 @@ impl World {
             What::Arrive(id) => return self.arrive(id),
             What::Deliver(id) => return self.deliver(id),
             What::Thaw(id) => return self.thaw(id),
+            What::Provided(id, provided) => return self.provider_answers(id, provided),
+            What::LoginArrives(id, is_good) => self.login_arrives(id, is_good),
+            What::LoginEnds(id) => return self.login_ends(id),
             What::HangUp(id) => self.unsubscribe(id),
             What::Late(n) => self.late(n),
             What::Drain(server) => return self.drain(server),

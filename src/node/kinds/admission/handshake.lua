@@ -49,6 +49,8 @@ if boot then
     if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
+    -- It may have been used: its u cannot be read.
+    u = 1
   else
     local o = { string.match(boot, '^' .. format .. ' (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
     if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then

@@ -47,8 +47,11 @@ pub(crate) fn meet(
         Some(Stored::Other(_)) => {
             let run_id = server.run.split('/').next().unwrap_or_default();
             let here = text.is_some_and(|text| text.contains(run_id));
-            return (!here && rules.hold(Rule::RunFirst))
-                .then(|| new_record(None, server, hello, rules));
+            // It may have been used: its u cannot be read.
+            return (!here && rules.hold(Rule::RunFirst)).then(|| BootRecord {
+                used: true,
+                ..new_record(None, server, hello, rules)
+            });
         }
         Some(Stored::Record(mut old)) => {
             if !rules.hold(Rule::MarginInRecord) {

@@ -18,7 +18,7 @@ use crate::{Error, MemoryNode};
 ///
 /// quorate takes the address, the credentials and the database from it. The connection is always quorate's own, because
 /// the restart rule needs it. A [`redis::Client`] with TLS certificates inside is refused, because they cannot be read
-/// out. Give the certificates of its CA to `Builder::ca_certificates` instead. Client certificates are not supported.
+/// out. Give the certificates of its CA to `Builder::ca_certificates`, and its own to `Builder::client_certificate`.
 ///
 /// TLS trusts the certificates given to `Builder::ca_certificates` (feature `tls-rustls`). Without them it trusts the
 /// certificates that the environment variables `SSL_CERT_FILE` (a file) and `SSL_CERT_DIR` (directories) name. If these

@@ -1,4 +1,5 @@
 mod batches;
+mod logins;
 mod pushes;
 
 use std::future::poll_fn;
@@ -30,10 +31,7 @@ fn kills(operations: usize) -> Vec<Arc<Operation>> {
     std::iter::repeat_with(kill).take(operations).collect()
 }
 
-fn send<S: AsyncRead + AsyncWrite + Unpin + Send>(
-    c: &mut RedisConnection<S>,
-    operations: &[Arc<Operation>],
-) {
+fn send<S: Stream>(c: &mut RedisConnection<S>, operations: &[Arc<Operation>]) {
     for operation in operations {
         c.send(Arc::clone(operation), guard());
     }
@@ -53,20 +51,16 @@ fn bytes(operations: &[Arc<Operation>]) -> Vec<u8> {
     bytes.collect()
 }
 
-async fn flushed<S: AsyncRead + AsyncWrite + Unpin + Send>(c: &mut RedisConnection<S>) {
+async fn flushed<S: Stream>(c: &mut RedisConnection<S>) {
     poll_fn(|cx| c.poll_flush(cx)).await.unwrap();
 }
 
-async fn incoming<S: AsyncRead + AsyncWrite + Unpin + Send>(
-    c: &mut RedisConnection<S>,
-) -> Result<Incoming, Disconnected> {
+async fn incoming<S: Stream>(c: &mut RedisConnection<S>) -> Result<Incoming, Disconnected> {
     poll_fn(|cx| c.poll_incoming(cx)).await
 }
 
 /// The next input, which must not be a push.
-async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send>(
-    c: &mut RedisConnection<S>,
-) -> Result<Answered, Disconnected> {
+async fn answer<S: Stream>(c: &mut RedisConnection<S>) -> Result<Answered, Disconnected> {
     loop {
         match incoming(c).await? {
             Incoming::Nothing => {}

@@ -36,6 +36,7 @@ fn address(url: &str) -> Address {
 async fn dialled(address: &Address) -> Dialled {
     dial(
         address,
+        None,
         Arc::new(Keys::new("quorate")),
         &CHANNEL.into(),
         LIMIT,
@@ -182,7 +183,7 @@ async fn a_silent_server_is_reported_within_the_limit() {
         let address = address(&format!("{scheme}://{}", listener.local_addr().unwrap()));
         let start = Instant::now();
         let keys = Arc::new(Keys::new("quorate"));
-        let dialled = dial(&address, keys, &CHANNEL.into(), limit).await;
+        let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
         assert_eq!(dialled.err(), Some(Unreachable(why.into())));
         assert!((limit..LIMIT).contains(&start.elapsed()));
     }

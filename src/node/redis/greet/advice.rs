@@ -69,6 +69,10 @@ pub(super) fn refusal(word: Word, error: &str, address: &Address) -> DialError {
     let refused = |why: &str| Refused(why.to_owned());
     let unreachable = |why: &str| Unreachable(why.to_owned());
     match error.split_ascii_whitespace().next().unwrap_or_default() {
+        "WRONGPASS" if address.has_provider() => Refused(format!(
+            "it does not know {user} with the password of the credentials provider: \
+             correct what that gives, or the server's ACL"
+        )),
         "WRONGPASS" if address.has_password() => Refused(format!(
             "it does not know {user} with this password: \
              correct the node's URL, or the server's ACL"

@@ -3,7 +3,13 @@ mod channel;
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
 use super::*;
-use crate::node::redis::address::{IntoNode as _, Target};
+use crate::node::{
+    Connection,
+    redis::{
+        address::{IntoNode as _, Target},
+        dial::Dialled,
+    },
+};
 use DialError::Unreachable;
 
 /// The channel to which the greetings subscribe.
@@ -18,7 +24,8 @@ fn address() -> Address {
 
 async fn greeted_on(stream: DuplexStream, channel: &str) -> Dialled {
     let keys = Arc::new(Keys::new("quorate"));
-    greet(stream, &address(), keys, &channel.into()).await
+    let greeted = greet(stream, &address(), keys, &channel.into()).await;
+    greeted.map(|connection| Box::new(connection) as Box<dyn Connection>)
 }
 
 /// The error for a server that answers the greeting with this.

@@ -30,7 +30,9 @@ pub(super) fn greeting(address: &Address, keys: &Keys, channel: &str) -> (Vec<Wo
     };
     match &address.login {
         None => say(Word::Hello, &["HELLO", "3"]),
-        Some(Login { user, password }) => say(Word::Hello, &["HELLO", "3", "AUTH", user, password]),
+        Some(Login { user, password, .. }) => {
+            say(Word::Hello, &["HELLO", "3", "AUTH", user, password])
+        }
     }
     if address.db != 0 {
         say(Word::Select, &["SELECT", &address.db.to_string()]);

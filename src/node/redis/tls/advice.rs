@@ -6,8 +6,12 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::base::printable::printable;
 
-pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "its TLS certificate is not signed by any CA in ca_certificates: add \
+pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "its TLS certificate is not signed by any CA in ca_certificates (QUORATE_CACERT): add \
      the certificate of the CA that signed it";
+
+const ASKS_FOR_CERTIFICATE: &str = "it asks for a TLS certificate of this client: give one with \
+     Builder::client_certificate_files, or name its files in QUORATE_CLIENT_CERT and QUORATE_CLIENT_KEY \
+     (or set `tls-auth-clients no` there)";
 
 /// Returns true if no trusted CA has signed the certificate. With a bad signature, a trusted CA has the same name but
 /// another key.
@@ -41,12 +45,38 @@ pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
         InvalidMessage(_) => {
             "it does not speak TLS on this port: use redis://, or its TLS port".into()
         }
-        AlertReceived(AlertDescription::CertificateRequired) => {
-            "it asks for a client's TLS certificate, and quorate has none: \
-             set `tls-auth-clients no` there"
-                .into()
-        }
+        AlertReceived(alert) => match refused_certificate(*alert) {
+            Some(why) => format!("it refuses the TLS certificate of this client: {why}"),
+            None if *alert == AlertDescription::CertificateRequired => ASKS_FOR_CERTIFICATE.into(),
+            // TLS 1.2 says only this if a certificate is missing.
+            None if *alert == AlertDescription::HandshakeFailure => format!(
+                "the TLS handshake failed: {}; if it asks for a TLS certificate of this client, name its files in \
+                 QUORATE_CLIENT_CERT and QUORATE_CLIENT_KEY",
+                printable(error)
+            ),
+            None => format!("the TLS handshake failed: {}", printable(error)),
+        },
         _ => format!("the TLS handshake failed: {}", printable(error)),
+    })
+}
+
+/// The reason why a server refuses a client's certificate, if this alert says so. The words are those of OpenSSL, which
+/// Redis and Valkey use.
+fn refused_certificate(alert: AlertDescription) -> Option<&'static str> {
+    use AlertDescription as Alert;
+    Some(match alert {
+        Alert::UnknownCA => "it does not trust the CA that signed it (tls-ca-cert-file there)",
+        Alert::CertificateExpired => "it has expired; renew it",
+        Alert::CertificateRevoked => "it was revoked",
+        Alert::UnsupportedCertificate => {
+            "it is not made for clients (extendedKeyUsage lacks clientAuth)"
+        }
+        Alert::BadCertificate => "it is not valid; it may not be valid yet",
+        Alert::DecryptError => "its signature is wrong: a CA of the same name has another key",
+        Alert::CertificateUnknown | Alert::AccessDenied | Alert::NoCertificate => {
+            "see the server's log for the reason"
+        }
+        _ => return None,
     })
 }
 

@@ -5,6 +5,7 @@ mod backlog;
 mod clocks;
 mod connections;
 mod handshakes;
+mod logins;
 mod parting;
 mod repairs;
 mod slots;

@@ -15,6 +15,7 @@ pub(crate) mod gate;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod livelock;
+pub(crate) mod logins;
 pub(crate) mod order;
 pub(crate) mod overtaken;
 pub(crate) mod places;

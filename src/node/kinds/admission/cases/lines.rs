@@ -240,7 +240,7 @@ fn another_format(lines: &mut Lines) {
     ] {
         let line = "3 another format, of another run";
         let hello = "3 word 20000 5000 1 0 0";
-        lines.add(line, boot, hello, "3 3 word 20000 5000 here new 1 0 0");
+        lines.add(line, boot, hello, "3 3 word 20000 5000 here new 1 1 0");
     }
 }
 

@@ -123,19 +123,14 @@ mod without {
 
     #[test]
     fn run_first() {
-        for boot in [
-            "3 5 word 20000 5000 there old 0 0 0",
-            "3 3 other 20000 5000 there old 0 0 0",
-            "1 3 there old 20000 0 500",
+        for (boot, u) in [
+            ("3 5 word 20000 5000 there old 0 0 0", 0),
+            ("3 3 other 20000 5000 there old 0 0 0", 0),
+            ("1 3 there old 20000 0 500", 1),
         ] {
             let hello = "3 word 20000 5000 0 0 0";
-            case(
-                RunFirst,
-                boot,
-                hello,
-                "3 3 word 20000 5000 here new 0 0 0",
-                "=",
-            );
+            let after = format!("3 3 word 20000 5000 here new 0 {u} 0");
+            case(RunFirst, boot, hello, &after, "=");
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
 use super::*;
 use crate::node::answer::Answer;
 use crate::{
-    base::tls::Authorities,
+    base::tls::{Authorities, Trust},
     node::redis::support::{
         again,
         tls::{Certificates, certificates},
@@ -30,7 +30,8 @@ fn trusting(url: &str, ca: &Path, expected: Option<&'static str>) -> Address {
     let Endpoint::Tls { tls, .. } = &mut address.endpoint else {
         panic!("{url}")
     };
-    tls.trust(&Authorities::of(&std::fs::read(ca).unwrap()).unwrap());
+    let authorities = Authorities::of(&std::fs::read(ca).unwrap()).unwrap();
+    tls.trust(&Trust::Only(authorities));
     if let Some(name) = expected {
         tls.name = name.try_into().unwrap();
     }
@@ -130,7 +131,7 @@ async fn a_plain_port_taken_for_tls_or_the_reverse_names_the_scheme() {
         plain.url().replace("redis:", "rediss:")
     ));
     let keys = Arc::new(Keys::new("quorate"));
-    let dialled = dial(&address, keys, &CHANNEL.into(), limit).await;
+    let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
     let why = dialled.err().unwrap();
     let (Refused(text) | Unreachable(text)) = &why;
     assert!(text.contains("use redis://"), "{why:?}");

@@ -1,0 +1,111 @@
+//! The certificate that connections to masters show: given once, or in files that are read for each connection.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
+
+use super::identity::Identity;
+
+/// A renewal writes two files. A pair that does not fit is read again after this time.
+const HALF_RENEWED: Duration = Duration::from_millis(100);
+
+/// The files of a client's certificate and of its key. They are read for each connection, so a renewed certificate is
+/// used by the next one.
+pub(crate) struct IdentityFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+    /// The last pair that could be used.
+    last: Mutex<Option<Identity>>,
+}
+
+impl IdentityFiles {
+    /// Reads the files. The error says which file is wrong, and shows nothing of its content.
+    pub(crate) fn open(certificates: &Path, key: &Path) -> Result<Arc<Self>, String> {
+        let files = Self {
+            certificates: certificates.to_owned(),
+            key: key.to_owned(),
+            last: Mutex::new(None),
+        };
+        let pair = files.read_twice()?;
+        files.keep(pair);
+        Ok(Arc::new(files))
+    }
+
+    /// The pair in the files, or the last good one with the reason why the files cannot be used.
+    fn pair(&self) -> Result<(Identity, Option<String>), String> {
+        match self.read_twice() {
+            Ok(pair) => {
+                self.keep(pair.clone());
+                Ok((pair, None))
+            }
+            Err(why) => {
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                let last = last.clone().ok_or_else(|| why.clone())?;
+                let note = format!("it was shown an older client certificate, because {why}");
+                Ok((last, Some(note)))
+            }
+        }
+    }
+
+    fn keep(&self, pair: Identity) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair);
+    }
+
+    fn read_twice(&self) -> Result<Identity, String> {
+        self.read().or_else(|_| {
+            thread::sleep(HALF_RENEWED);
+            self.read()
+        })
+    }
+
+    fn read(&self) -> Result<Identity, String> {
+        let read = |path: &Path| {
+            fs::read(path).map_err(|error| format!("the file {path:?} cannot be read: {error}"))
+        };
+        let (certificates, key) = (read(&self.certificates)?, read(&self.key)?);
+        Identity::of(&certificates, &key)
+            .map_err(|why| format!("{why} (files {:?} and {:?})", self.certificates, self.key))
+    }
+}
+
+/// The certificate that a client shows if the server asks for one.
+#[derive(Clone, Default)]
+pub(crate) enum ClientCertificate {
+    #[default]
+    None,
+    Fixed(Identity),
+    Files(Arc<IdentityFiles>),
+}
+
+impl ClientCertificate {
+    /// Returns true if [`complete`](Self::complete) reads files.
+    pub(crate) fn reads_files(&self) -> bool {
+        matches!(self, Self::Files(_))
+    }
+
+    /// Completes the configuration of a connection. Returns a note for operators with it, if there is one.
+    pub(crate) fn complete(
+        &self,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<(ClientConfig, Option<String>), String> {
+        let (identity, note) = match self {
+            Self::None => return Ok((builder.with_no_client_auth(), None)),
+            Self::Fixed(identity) => (identity.clone(), None),
+            Self::Files(files) => files.pair()?,
+        };
+        Ok((identity.complete(builder), note))
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientCertificate")
+    }
+}
