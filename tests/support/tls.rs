@@ -19,6 +19,8 @@ pub fn certificates(dir: &Path) -> Certificates {
     let text = "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = quorate test\n\
                 [ca]\nbasicConstraints = critical, CA:TRUE\nkeyUsage = critical, keyCertSign, cRLSign\n\
                 subjectKeyIdentifier = hash\n\
+                [client]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = clientAuth\n\
+                [other]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth\n\
                 [server]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth, clientAuth\n\
                 subjectAltName = IP:127.0.0.1, DNS:localhost\n";
     std::fs::write(&config, text).expect("a directory that can be written to");
@@ -44,6 +46,35 @@ pub fn certificates(dir: &Path) -> Certificates {
         ca: dir.join("ca.crt"),
         cert: dir.join("server.crt"),
         key: dir.join("server.key"),
+    }
+}
+
+/// A client's certificate, and its key.
+#[derive(Clone, Debug)]
+pub struct ClientFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// A certificate for a client that the authority in `dir` signs: `[client]`, or `[other]` for one that is not made for
+/// clients. With `days` of -1 it has expired.
+pub fn client_certificate(dir: &Path, name: &str, extensions: &str, days: i64) -> ClientFiles {
+    let request =
+        "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config openssl.cnf";
+    openssl(
+        dir,
+        &format!("{request} -keyout {name}.key -out {name}.csr"),
+    );
+    openssl(
+        dir,
+        &format!(
+            "x509 -req -days {days} -extfile openssl.cnf -in {name}.csr -extensions {extensions} -CA ca.crt \
+             -CAkey ca.key -CAcreateserial -out {name}.crt"
+        ),
+    );
+    ClientFiles {
+        cert: dir.join(format!("{name}.crt")),
+        key: dir.join(format!("{name}.key")),
     }
 }
 

@@ -4,6 +4,7 @@ mod config;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod inspect;
+mod login;
 mod quarantine;
 mod refused_writes;
 mod settings;
