@@ -118,8 +118,8 @@ impl TlsConfig {
 }
 
 /// The table `[credentials]` of a [`Config`]. It holds no password: it says where the password is. The fields mean the
-/// same as the variables in [`Builder::from_env`](crate::Builder::from_env).
-/// `Debug` shows only the first word of the command.
+/// same as the variables in [`Builder::from_env`](crate::Builder::from_env). `Debug` shows only the first word of the
+/// command.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -228,6 +228,18 @@ mod setting {
     }
 }
 
+/// A number is refused, and not repeated as serde does: it may be a password without quotes.
+macro_rules! refuse_numbers {
+    () => {
+        refuse_numbers! { visit_i64: i64, visit_u64: u64, visit_i128: i128, visit_u128: u128, visit_f64: f64 }
+    };
+    ($($visit:ident: $number:ty),*) => {$(
+        fn $visit<E: serde::de::Error>(self, _: $number) -> Result<Self::Value, E> {
+            Err(E::invalid_type(Unexpected::Other("a number"), &self))
+        }
+    )*};
+}
+
 /// Reads a value. No error repeats it: a URL in the wrong place may hold a password.
 struct Given<T>(PhantomData<T>);
 
@@ -261,25 +273,7 @@ impl<'de, T: Value> Visitor<'de> for Given<T> {
         }
     }
 
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Self::Value, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Self::Value, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_i128<E: serde::de::Error>(self, _: i128) -> Result<Self::Value, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_u128<E: serde::de::Error>(self, _: u128) -> Result<Self::Value, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Self::Value, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
+    refuse_numbers!();
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
         Ok(None)
@@ -333,25 +327,7 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Table<T> {
         Err(E::invalid_type(Unexpected::Other("text"), &self))
     }
 
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<T, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<T, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_i128<E: serde::de::Error>(self, _: i128) -> Result<T, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_u128<E: serde::de::Error>(self, _: u128) -> Result<T, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<T, E> {
-        Err(E::invalid_type(Unexpected::Other("a number"), &self))
-    }
+    refuse_numbers!();
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<T, E> {
         Ok(T::default())
@@ -378,6 +354,8 @@ impl<'de> Visitor<'de> for Urls {
         }
         Ok(urls)
     }
+
+    refuse_numbers!();
 
     // It has a password more often than any other value.
     fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {

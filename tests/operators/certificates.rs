@@ -21,7 +21,7 @@ fn builder(server: &Server) -> Builder {
 }
 
 /// The reason why the only node is not reached.
-async fn refused(builder: Builder) -> String {
+pub(super) async fn refused(builder: Builder) -> String {
     let quorum = builder.connect_lazy().unwrap();
     let error = quorum.ready().await.unwrap_err();
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");

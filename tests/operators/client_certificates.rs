@@ -11,11 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::certificates::refused;
 use crate::support::{
     Fleet, HANG, Kind, Server, ServerOptions,
     tls::{Certificates, ClientFiles, certificates, client_certificate},
 };
-use quorate::{Builder, Error, NodeState, Quorum};
+use quorate::{Builder, Error, Quorum};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -59,17 +60,6 @@ fn shown(builder: Builder, files: &ClientFiles) -> Builder {
         fs::read(&files.key).unwrap(),
     );
     builder.client_certificate(cert, key)
-}
-
-/// The reason why the only node is not reached.
-async fn refused(builder: Builder) -> String {
-    let quorum = builder.connect_lazy().unwrap();
-    let error = quorum.ready().await.unwrap_err();
-    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
-    match &quorum.nodes()[0].state {
-        NodeState::Refused(why) => why.clone(),
-        other => panic!("{other}"),
-    }
 }
 
 async fn admitted(quorum: &Quorum) {

@@ -62,7 +62,7 @@ impl ConfigFile {
             }
             opened => opened.map_err(unreadable)?,
         };
-        // Of the open file, because the path may lead to another one a moment later.
+        // The open file is asked, because the path may lead to another one a moment later.
         let metadata = file.metadata().map_err(unreadable)?;
         let mut bytes = Vec::new();
         let read = file.take(LONGEST + 1).read_to_end(&mut bytes);

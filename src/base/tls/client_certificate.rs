@@ -21,57 +21,49 @@ pub(crate) struct IdentityFiles {
     certificates: PathBuf,
     key: PathBuf,
     /// The last pair that could be used.
-    last: Mutex<Option<Identity>>,
+    last: Mutex<Identity>,
 }
 
 impl IdentityFiles {
     /// Reads the files. The error says which file is wrong, and shows nothing of its content.
     pub(crate) fn open(certificates: &Path, key: &Path) -> Result<Arc<Self>, String> {
-        let files = Self {
+        Ok(Arc::new(Self {
             certificates: certificates.to_owned(),
             key: key.to_owned(),
-            last: Mutex::new(None),
-        };
-        let pair = files.read_twice()?;
-        files.keep(pair);
-        Ok(Arc::new(files))
+            last: Mutex::new(read_twice(certificates, key)?),
+        }))
     }
 
     /// The pair in the files, or the last good one with the reason why the files cannot be used.
-    fn pair(&self) -> Result<(Identity, Option<String>), String> {
-        match self.read_twice() {
+    fn pair(&self) -> (Identity, Option<String>) {
+        let read = read_twice(&self.certificates, &self.key);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = match read {
             Ok(pair) => {
-                self.keep(pair.clone());
-                Ok((pair, None))
+                *last = pair;
+                None
             }
-            Err(why) => {
-                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                let last = last.clone().ok_or_else(|| why.clone())?;
-                let note = format!("it was shown an older client certificate, because {why}");
-                Ok((last, Some(note)))
-            }
-        }
-    }
-
-    fn keep(&self, pair: Identity) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair);
-    }
-
-    fn read_twice(&self) -> Result<Identity, String> {
-        self.read().or_else(|_| {
-            thread::sleep(HALF_RENEWED);
-            self.read()
-        })
-    }
-
-    fn read(&self) -> Result<Identity, String> {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|error| format!("the file {path:?} cannot be read: {error}"))
+            Err(why) => Some(format!(
+                "it was shown an older client certificate, because {why}"
+            )),
         };
-        let (certificates, key) = (read(&self.certificates)?, read(&self.key)?);
-        Identity::of(&certificates, &key)
-            .map_err(|why| format!("{why} (files {:?} and {:?})", self.certificates, self.key))
+        (last.clone(), note)
     }
+}
+
+fn read_twice(certificates: &Path, key: &Path) -> Result<Identity, String> {
+    read(certificates, key).or_else(|_| {
+        thread::sleep(HALF_RENEWED);
+        read(certificates, key)
+    })
+}
+
+fn read(certificates: &Path, key: &Path) -> Result<Identity, String> {
+    let text = |path: &Path| {
+        fs::read(path).map_err(|error| format!("the file {path:?} cannot be read: {error}"))
+    };
+    Identity::of(&text(certificates)?, &text(key)?)
+        .map_err(|why| format!("{why} (files {certificates:?} and {key:?})"))
 }
 
 /// The certificate that a client shows if the server asks for one.
@@ -93,13 +85,13 @@ impl ClientCertificate {
     pub(crate) fn complete(
         &self,
         builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-    ) -> Result<(ClientConfig, Option<String>), String> {
+    ) -> (ClientConfig, Option<String>) {
         let (identity, note) = match self {
-            Self::None => return Ok((builder.with_no_client_auth(), None)),
+            Self::None => return (builder.with_no_client_auth(), None),
             Self::Fixed(identity) => (identity.clone(), None),
-            Self::Files(files) => files.pair()?,
+            Self::Files(files) => files.pair(),
         };
-        Ok((identity.complete(builder), note))
+        (identity.complete(builder), note)
     }
 }
 

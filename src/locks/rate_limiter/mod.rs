@@ -249,7 +249,7 @@ impl RateLimiter {
     /// Waits until there are `n` units, and takes them.
     ///
     /// Callers that wait in one process for the same name and quota are served in their order. Between processes and
-    /// between quotas there is no order, and a large demand can be passed by small ones.
+    /// between quotas no order is kept, and a large demand can be passed by small ones.
     ///
     /// # Errors
     /// As for [`check_n`](Self::check_n). With [`Outage::Deny`] it waits through an outage.

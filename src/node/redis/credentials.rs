@@ -121,7 +121,7 @@ impl Logins {
     }
 
     /// Asks the provider. The caller limits the time. It runs as a task of its own: on a runtime with threads, code
-    /// of a user that blocks or panics stops nothing else. Dropping the future stops it.
+    /// of a user that blocks or panics does not stop other tasks. Dropping the future stops it.
     pub(crate) async fn ask(&self) -> Result<GivenLogin, String> {
         let asked_at = Instant::now();
         let (provider, node) = (self.provider.clone(), Arc::clone(&self.node));

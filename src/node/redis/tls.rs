@@ -85,7 +85,7 @@ impl Tls {
     async fn config(&self) -> Result<(ClientConfig, Option<String>), String> {
         let (trust, shows) = (self.trust.clone(), self.shows.clone());
         let reads_files = trust.reads_files() || shows.reads_files();
-        let make = move || shows.complete(trust.config()?);
+        let make = move || trust.config().map(|builder| shows.complete(builder));
         match reads_files {
             true => tokio::task::spawn_blocking(make)
                 .await

@@ -183,8 +183,7 @@ fn a_value_of_the_wrong_type_is_refused_and_not_repeated() {
         json!(4711),
     ] {
         let why = refused(json!({"nodes": value}));
-        // serde itself repeats a number that stands for the list. A list of masters is never a number.
-        let is_hidden = !why.contains(secret) && (value == json!(4711) || !why.contains("4711"));
+        let is_hidden = !why.contains(secret) && !why.contains("4711");
         assert!(is_hidden, "{value}: {why}");
     }
     let why = refused(json!({"max_ttl": 30}));

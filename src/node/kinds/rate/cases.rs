@@ -212,7 +212,7 @@ async fn different_limits_of_an_interval_share_one_count(trial: &mut Trial<'_>) 
     let (room, stamps) = spent(trial, &of(9), 4).await;
     assert_eq!(room, 1);
     assert_eq!(full(trial, &of(5), 1).await.0, 0);
-    // What one gives back is free for all.
+    // Units that one gives back are free for all.
     assert_eq!(refund(trial, &of(9), 4, &stamps).await, 1);
     assert_eq!(spent(trial, &of(5), 1).await.0, 0);
     // The count of an interval is the same beside another interval.

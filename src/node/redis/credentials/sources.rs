@@ -99,7 +99,7 @@ async fn run(user: &str, words: &[String]) -> Result<Credentials, BoxError> {
         Ok(status) => {
             return Err(format!("the password command {program:?} failed: {status}").into());
         }
-        // Some programs, such as process 1 of a container, reap all children of theirs.
+        // Some programs, such as process 1 of a container, reap all their children.
         Err(error) if error.raw_os_error() == Some(ECHILD) && !said.is_empty() => {}
         Err(error) => return Err(failed(error).into()),
     }

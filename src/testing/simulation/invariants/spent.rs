@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(spent.used(10, 3, 3, &op), Ok(()));
         // Within (0, 20] four units of the limit of 3 were used, though 5 of 20 within [0, 20].
         assert!(spent.used(20, 1, 3, &op).is_err());
-        // At one instant there is no interval between the two limits.
+        // At one instant the two limits have no interval between them.
         let mut spent = Spent::new(100);
         assert_eq!(spent.used(0, 1, 20, &op), Ok(()));
         assert_eq!(spent.used(0, 4, 3, &op), Ok(()));
