@@ -70,9 +70,12 @@ pub(crate) enum Command {
     /// Print every change of a server's state, until it is interrupted
     #[command(long_about = help::WATCH)]
     Watch,
-    /// Wait until the servers vote; with --new admit servers that have never held a lock
+    /// Admit servers that have never held a lock, once and by hand
     #[command(long_about = help::BOOTSTRAP)]
     Bootstrap(Bootstrap),
+    /// Wait until the servers vote, and raise the fleet's --max-ttl and --restart-margin; admits nothing
+    #[command(long_about = help::RAISE_TERMS)]
+    RaiseTerms,
     /// Check that a server does what quorate needs, and print a page about it
     #[cfg(feature = "conformance")]
     #[command(long_about = help::CONFORMANCE)]
@@ -144,7 +147,9 @@ pub(crate) enum Wait {
     All,
 }
 
+/// There is no default: a person has to say which of the two is so.
 #[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Bootstrap {
     /// Admit servers that have never held a lock, without their quarantine. Run it once, by hand; never put it into
     /// a start-up script
@@ -154,7 +159,7 @@ pub(crate) struct Bootstrap {
     /// As --new, but without checking whether a server votes already, was used, or is known to a client, and
     /// without waiting for that. Use it only if no client has run for longer than the longest ttl: otherwise two
     /// may hold one lock. Never put it into a start-up script
-    #[arg(long, conflicts_with = "new")]
+    #[arg(long)]
     pub(crate) force: bool,
 }
 
@@ -215,6 +220,7 @@ fn not_read(mut error: clap::Error) -> u8 {
                 false => lock::say_where_the_command_stands(&mut error),
             }
             help::suggest_a_command(&mut error);
+            help::say_what_admits_nothing(&mut error);
             let mut text = error.render().to_string();
             if consul::is_elsewhere(&error) {
                 text = consul::ELSEWHERE.to_owned();

@@ -1,5 +1,6 @@
-//! `quorate bootstrap`: waits until the quarantine is over, and raises the terms that all clients agree on. With
-//! `--new` it admits servers that have never held a lock.
+//! `quorate bootstrap` admits servers that have never held a lock. `quorate raise-terms` admits nothing: it waits until
+//! the quarantine is over, and raises the terms that all clients agree on. They do what the methods of
+//! [`Quorum`] with these names do.
 
 use std::{future::Future, time::Duration};
 
@@ -9,7 +10,7 @@ use serde_json::json;
 use tokio::{pin, select, time};
 
 use crate::{
-    args::{self, Args},
+    args::Args,
     failure::{self, Failure},
     output,
     signals::Signals,
@@ -22,11 +23,17 @@ const LOOK: Duration = Duration::from_millis(100);
 const AT_ONCE: Duration = Duration::from_millis(1500);
 const FOR_ALL: &str = "waiting for every server to answer";
 
-pub(crate) async fn run(
-    args: &Args,
-    bootstrap: &args::Bootstrap,
-    quorum: &Quorum,
-) -> Result<u8, Failure> {
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    /// `bootstrap --new`
+    New,
+    /// `bootstrap --force`
+    Force,
+    /// `raise-terms`
+    Raise,
+}
+
+pub(crate) async fn run(args: &Args, how: How, quorum: &Quorum) -> Result<u8, Failure> {
     let mut signals = Signals::new()?;
     select! {
         biased;
@@ -34,26 +41,28 @@ pub(crate) async fn run(
             let text = "interrupted before it was done; it can be run again";
             Err(Failure::interrupted(signal as i32, text))
         }
-        code = done(args, bootstrap, quorum) => code,
+        code = done(args, how, quorum) => code,
     }
 }
 
-async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Result<u8, Failure> {
+async fn done(args: &Args, how: How, quorum: &Quorum) -> Result<u8, Failure> {
     survey::reach(args, quorum).await;
     let before = quorum.nodes();
     let mut progress = Progress::new(args.json);
-    if bootstrap.new {
-        let text = match before.iter().all(|node| quarantine(node).is_some()) {
-            true => "listening for about 7 s for clients that use these servers",
-            false => FOR_ALL,
-        };
-        let done = progress.during(quorum.bootstrap(), text).await;
-        done.map_err(not_admitted)?;
-    } else if bootstrap.force {
-        let done = progress.during(quorum.bootstrap_forced(), FOR_ALL).await;
-        done.map_err(not_admitted)?;
-    } else {
-        wait(quorum, &mut progress).await?;
+    match how {
+        How::New => {
+            let text = match before.iter().all(|node| quarantine(node).is_some()) {
+                true => "listening for about 7 s for clients that use these servers",
+                false => FOR_ALL,
+            };
+            let done = progress.during(quorum.bootstrap(), text).await;
+            done.map_err(not_admitted)?;
+        }
+        How::Force => {
+            let done = progress.during(quorum.bootstrap_forced(), FOR_ALL).await;
+            done.map_err(not_admitted)?;
+        }
+        How::Raise => wait(quorum, &mut progress).await?,
     }
     drop(progress);
     let after = quorum.nodes();
@@ -68,7 +77,7 @@ async fn done(args: &Args, bootstrap: &args::Bootstrap, quorum: &Quorum) -> Resu
     })
 }
 
-// ---- without a flag: nothing is admitted ----------------------------------------------------
+// ---- raise-terms: nothing is admitted -------------------------------------------------------
 
 /// Waits until a majority votes, and no node that answers is in quarantine.
 async fn wait(quorum: &Quorum, progress: &mut Progress) -> Result<(), Failure> {

@@ -5,7 +5,7 @@
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
-//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `conformance` `demo` | one command each |
+//! | `inspect` `evict` `resize` `bootstrap` (and `raise-terms`) `nodes` `watch` `conformance` `demo` | one command each |
 //! | `generate` | completions for shells, and man pages |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, its history, and the judge of that history |
@@ -60,6 +60,7 @@ mod watch;
 use std::{ffi::OsStr, process::ExitCode, time::Duration};
 
 use args::{Args, Command};
+use bootstrap::How;
 use failure::Failure;
 
 /// How long the last lines may take if nobody reads them.
@@ -142,11 +143,18 @@ async fn run(args: &Args) -> Result<u8, Failure> {
             survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
         }
         Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
-        Command::Bootstrap(bootstrap) => {
-            survey::ask(args, async |quorum| {
-                bootstrap::run(args, bootstrap, quorum).await
-            })
-            .await
+        Command::Bootstrap(args::Bootstrap { new, force }) => {
+            let how = match (new, force) {
+                (_, true) => How::Force,
+                (true, false) => How::New,
+                // The command line requires one of them. Without that, nothing may be admitted.
+                (false, false) => How::Raise,
+            };
+            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
+        }
+        Command::RaiseTerms => {
+            let how = How::Raise;
+            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
         }
         #[cfg(feature = "conformance")]
         Command::Conformance => conformance::run(args).await,

@@ -1,7 +1,7 @@
 //! The texts of `quorate --help` and of its commands, for a reader who has never seen quorate. Each paragraph is one
 //! line, and the terminal wraps it.
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 pub(super) const ABOUT: &str = "\
 Quorum locks over independent Redis or Valkey masters.
@@ -17,7 +17,7 @@ pub(super) const AFTER: &str = "\
 Examples:
   export QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1
   quorate bootstrap --new                         once, for servers that have never held a lock
-  quorate bootstrap                               at every start: wait until the servers vote
+  quorate nodes --wait majority --timeout 2m      at every start: wait until locks can be taken
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
   quorate lock prices --read -- ./quote.sh        beside other readers; --write: alone
@@ -295,16 +295,11 @@ Exit status: 0 when INT, TERM, HUP or QUIT ended it, or its output was closed; 6
 remaining_ms is how long a quarantine still takes; locks can be taken while voting >= needed.";
 
 pub(super) const BOOTSTRAP: &str = "\
-Waits until the servers vote; with --new admits servers that have never held a lock.
+Admits servers that have never held a lock, without their quarantine.
 
 A server that is new, or that restarted, is in quarantine: it does not vote until every earlier lock has expired, \
-which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice.
-
-Without --new nothing is admitted. It waits until a majority votes and no server that answers is in quarantine any \
-more, and ends with 0. It does not wait for servers that cannot be reached or are refused, but names them. You can \
-put it into every start-up script, on every machine. If --max-ttl or --restart-margin is greater than the fleet's, \
-it raises the fleet's value. For this every server has to vote, so it waits for those in quarantine. Clients may use \
-the greater value only after it has ended with 0.
+which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice. In a start-up \
+script use `quorate nodes --wait majority` or `quorate raise-terms`, which wait for the quarantine and admit nothing.
 
 --new declares that these servers have never held a lock. It takes about seven seconds, in which every running \
 client can object. It is refused (69) unless all servers answer, either all vote or none does, none has given \
@@ -312,9 +307,29 @@ out a lock, and no client knows them as servers in use. These checks do not find
 hand, and never in a start-up script.
 
 Exit status:
-  0        a majority votes; with --new or --force, or after a raise, every server does
-  69       too few servers answer for longer than --connect-timeout, or it was refused
+  0        every server votes
+  69       not every server answers, or it was refused
   128+n    ended by signal n
+
+--json: {changed, nodes: [{node, before, after}]}";
+
+pub(super) const RAISE_TERMS: &str = "\
+Waits until the servers vote, and raises the fleet's --max-ttl and --restart-margin to those given here if these are \
+greater. It admits nothing, so a start-up script may run it, on every machine.
+
+It waits until a majority votes and no server that answers is in quarantine any more, and ends with 0. It does not \
+wait for servers that cannot be reached or are refused, but names them.
+
+To raise a value, every server has to vote, so it waits for those in quarantine. Clients may use the greater value \
+only after it has ended with 0. If it was interrupted, run it again.
+
+Exit status:
+  0        a majority votes, and none is in quarantine; after a raise, every server votes
+  69       too few servers answer for longer than --connect-timeout
+  128+n    ended by signal n
+
+Example:
+  quorate raise-terms --max-ttl 60s
 
 --json: {changed, nodes: [{node, before, after}]}";
 
@@ -371,7 +386,7 @@ const OTHER_WORDS: &[(&[&str], &str)] = &[
     ),
     (
         &["init", "setup", "start", "admit"],
-        "`quorate bootstrap` waits until the servers vote",
+        "`quorate bootstrap --new` admits servers that have never held a lock, once and by hand",
     ),
 ];
 
@@ -384,6 +399,20 @@ pub(super) fn suggest_a_command(error: &mut clap::Error) {
     if let Some((_, advice)) = meant.find(|(words, _)| words.contains(&word.as_str())) {
         let advice = ContextValue::StyledStrs(vec![(*advice).into()]);
         error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, advice);
+    }
+}
+
+/// Names, beside the two options that `quorate bootstrap` lacks, the commands for a script that only wants to wait.
+pub(super) fn say_what_admits_nothing(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && missing.iter().any(|it| it.contains("--new"))
+    {
+        let advice = "in a start-up script use `quorate nodes --wait majority` or `quorate raise-terms`, which admit nothing";
+        let advice = ContextValue::StyledStrs(vec![advice.into()]);
         error.insert(ContextKind::Suggested, advice);
     }
 }

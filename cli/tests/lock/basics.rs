@@ -170,12 +170,14 @@ fn wrong_usage_exits_64_with_a_hint() {
             "allowed are redis://",
         ),
         (alone, &["inspect", "a", "--max-ttl", "48h"], "max_ttl"),
-        (alone, &["bootstrap", "--max-ttl", "48h"], "max_ttl"),
+        (alone, &["raise-terms", "--max-ttl", "48h"], "max_ttl"),
         (
             alone,
             &["bootstrap", "--new", "--force"],
             "cannot be used with",
         ),
+        (alone, &["bootstrap"], "<--new|--force>"),
+        (alone, &["bootstrap"], "`quorate raise-terms`"),
         (
             alone,
             &[
@@ -229,7 +231,7 @@ fn a_bad_lock_is_64() {
         .says("max_ttl");
     // Two names of one server.
     let new = Server::start(Kind::Redis);
-    for args in [&["lock", "a", "--", "true"][..], &["bootstrap"]] {
+    for args in [&["lock", "a", "--", "true"][..], &["raise-terms"]] {
         run(&[new.url(), new.unix_url()], args)
             .is(64)
             .says("the same server");
@@ -286,7 +288,7 @@ fn a_wrong_password_is_reported_and_not_shown() {
     let url = [server.url_with("default", "wr0ng")];
     for args in [
         &["lock", "a", "--", "true"][..],
-        &["bootstrap"],
+        &["raise-terms"],
         &["bootstrap", "--new"],
     ] {
         let done = run(&url, args).is(69).says("password");

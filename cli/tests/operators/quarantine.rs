@@ -1,5 +1,5 @@
-//! The `quorate` command during a quarantine: `bootstrap` waits for its end or is told that the servers are new, short
-//! commands end it together, `nodes --wait` waits, and `watch` witnesses it as a service does.
+//! The `quorate` command during a quarantine: `raise-terms` waits for its end, `bootstrap` is told that the servers are
+//! new, short commands end it together, `nodes --wait` waits, and `watch` witnesses it as a service does.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -57,15 +57,15 @@ fn looking_at_new_servers_one_by_one_does_not_prevent_bootstrap() {
         run(&urls, &["bootstrap", "--new"])
             .is(0)
             .prints("all 3 nodes vote now");
-        let _ = run(&urls, &["bootstrap"]).is(0);
+        let _ = run(&urls, &["raise-terms"]).is(0);
         let _ = run(&urls, &["lock", "a", "--", "true"]).is(0);
     }
 }
 
-// ---- bootstrap ------------------------------------------------------------------------------
+// ---- bootstrap, raise-terms -----------------------------------------------------------------
 
-fn bootstrap<'a>(args: &[&'a str]) -> Vec<&'a str> {
-    [&["bootstrap"], args].concat()
+fn raise_terms<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&["raise-terms"], args].concat()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn new_servers_are_quarantined_until_bootstrap_new() {
         .is(0)
         .prints("all 3 nodes vote now");
     for again in [
-        &["bootstrap", "--json"][..],
+        &["raise-terms", "--json"][..],
         &["bootstrap", "--new", "--json"],
     ] {
         let done = run(&urls, again).is(0);
@@ -154,7 +154,7 @@ fn servers_that_have_given_out_a_lock_are_not_admitted_as_new() {
 }
 
 #[test]
-fn bootstrap_raises_the_fleets_longest_ttl() {
+fn raise_terms_raises_the_fleets_longest_ttl() {
     let fleet = fleet(3);
     let urls = fleet.urls();
     let longer = [
@@ -167,8 +167,10 @@ fn bootstrap_raises_the_fleets_longest_ttl() {
         "--",
         "true",
     ];
-    run(&urls, &longer).is(69).says("bootstrap");
-    run(&urls, &["bootstrap", "--max-ttl", "60s"])
+    run(&urls, &longer)
+        .is(69)
+        .says("`quorate raise-terms --max-ttl`");
+    run(&urls, &["raise-terms", "--max-ttl", "60s"])
         .is(0)
         .prints("60.0 s");
     run(&urls, &longer).is(0);
@@ -193,12 +195,12 @@ fn bootstrap_is_not_suggested_while_a_server_votes() {
 }
 
 #[test]
-fn bootstrap_waits_for_the_quarantine_and_admits_nothing() {
+fn raise_terms_waits_for_the_quarantine_and_admits_nothing() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     let start = Instant::now();
     let running: Vec<Running> = (0..3)
-        .map(|_| Running::start(quorate(&urls, &bootstrap(&SHORT))))
+        .map(|_| Running::start(quorate(&urls, &raise_terms(&SHORT))))
         .collect();
     for running in running {
         let done = running
@@ -214,7 +216,9 @@ fn bootstrap_waits_for_the_quarantine_and_admits_nothing() {
     }
     // `--new` and `--force` write a history. No history was written here.
     assert!(all_witnessed(&fleet).iter().all(|w| *w < 60_000));
-    let again = run(&urls, &bootstrap(&SHORT)).is(0).prints("nothing to do");
+    let again = run(&urls, &raise_terms(&SHORT))
+        .is(0)
+        .prints("nothing to do");
     assert_eq!(again.err, "");
 }
 
@@ -233,16 +237,16 @@ fn bootstrap_is_not_suggested_for_servers_that_were_used() {
     let done = run(&urls, &nodes).is(69);
     assert!(!done.out.contains("bootstrap"), "{done:#?}");
     done.prints("the quarantine ends by itself: enough will vote in");
-    let done = run(&urls, &bootstrap(&SHORT)).is(0);
+    let done = run(&urls, &raise_terms(&SHORT)).is(0);
     assert!(!done.err.contains("bootstrap"), "{done:#?}");
     done.says("waiting for the quarantine: 0 of 3 vote, ");
 }
 
 #[test]
-fn bootstrap_waits_again_for_servers_emptied_while_it_waits() {
+fn raise_terms_waits_again_for_servers_emptied_while_it_waits() {
     let fleet = Fleet::start(3, Kind::Valkey);
     let urls = fleet.urls();
-    let longer = bootstrap(&["--max-ttl", "4s", "--restart-margin", "1s"]);
+    let longer = raise_terms(&["--max-ttl", "4s", "--restart-margin", "1s"]);
     let waiting = Running::start(quorate(&urls, &longer));
     until("it is watched", || {
         all_witnessed(&fleet).iter().all(|w| *w >= 900)
@@ -258,18 +262,18 @@ fn bootstrap_waits_again_for_servers_emptied_while_it_waits() {
 }
 
 #[test]
-fn bootstrap_does_not_wait_for_a_dead_minority() {
+fn raise_terms_does_not_wait_for_a_dead_minority() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     fleet[1].kill9();
     let dead = format!("127.0.0.1:{} (unreachable)", fleet[1].port());
     for _ in 0..2 {
-        let done = run(&urls, &bootstrap(&SHORT)).is(0);
+        let done = run(&urls, &raise_terms(&SHORT)).is(0);
         done.prints("2 of 3 nodes vote").prints(&dead);
     }
     let seen = run(
         &urls,
-        &bootstrap(&["--json", "--max-ttl", "1s", "--restart-margin", "1s"]),
+        &raise_terms(&["--json", "--max-ttl", "1s", "--restart-margin", "1s"]),
     );
     let seen = seen.is(0).json();
     assert_eq!(
@@ -279,12 +283,12 @@ fn bootstrap_does_not_wait_for_a_dead_minority() {
 }
 
 #[test]
-fn bootstrap_of_a_dead_majority_ends_and_every_node_says_why() {
+fn raise_terms_of_a_dead_majority_ends_and_every_node_says_why() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
     fleet[0].kill9();
     fleet[2].kill9();
-    let done = run(&urls, &bootstrap(&[])).is(69).says("no majority");
+    let done = run(&urls, &raise_terms(&[])).is(69).says("no majority");
     // The default connect timeout has passed.
     assert!(done.took >= ms(5000), "{:?}", done.took);
     let done = done.says(&format!("127.0.0.1:{}: quarantined for", fleet[1].port()));
@@ -294,18 +298,18 @@ fn bootstrap_of_a_dead_majority_ends_and_every_node_says_why() {
                 .contains(&format!("127.0.0.1:{}: unreachable", server.port()))
         );
     }
-    let error = run(&urls, &bootstrap(&["--json"])).is(69).json_error();
+    let error = run(&urls, &raise_terms(&["--json"])).is(69).json_error();
     assert_eq!(error["error"], "no_quorum");
     assert_eq!(error["nodes"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn bootstrap_raises_when_the_last_server_votes() {
+fn raise_terms_succeeds_once_the_last_server_votes() {
     let fleet = Fleet::start(3, Kind::Redis);
     let urls = fleet.urls();
-    run(&urls, &bootstrap(&[&["--force"], &SHORT[..]].concat())).is(0);
+    run(&urls, &[&["bootstrap", "--force"], &SHORT[..]].concat()).is(0);
     fleet[0].restart_empty();
-    let greater = bootstrap(&["--max-ttl", "3s", "--restart-margin", "1s"]);
+    let greater = raise_terms(&["--max-ttl", "3s", "--restart-margin", "1s"]);
     // Several commands that want the same do not disturb each other.
     let start = Instant::now();
     let running: Vec<Running> = (0..3)
@@ -320,7 +324,7 @@ fn bootstrap_raises_when_the_last_server_votes() {
     }
 
     fleet[2].kill9();
-    let longer = bootstrap(&["--max-ttl", "4s", "--restart-margin", "1s"]);
+    let longer = raise_terms(&["--max-ttl", "4s", "--restart-margin", "1s"]);
     let done = run(&urls, &longer)
         .is(69)
         .says("needs every server")
@@ -330,12 +334,12 @@ fn bootstrap_raises_when_the_last_server_votes() {
 }
 
 #[test]
-fn a_signal_ends_bootstrap_at_once() {
+fn a_signal_ends_bootstrap_and_raise_terms_at_once() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         if ignored(signal) {
             continue;
         }
-        for args in [&["bootstrap"][..], &["bootstrap", "--new"]] {
+        for args in [&["raise-terms"][..], &["bootstrap", "--new"]] {
             let fleet = Fleet::start(3, Kind::Redis);
             let waiting = Running::start(quorate(&fleet.urls(), args));
             until("it waits", || all_witnessed(&fleet).iter().any(|w| *w > 0));
@@ -351,9 +355,9 @@ fn a_signal_ends_bootstrap_at_once() {
 }
 
 #[test]
-fn on_a_terminal_bootstrap_counts_seconds_then_clears_the_line() {
+fn on_a_terminal_raise_terms_counts_seconds_then_clears_the_line() {
     let fleet = Fleet::start(3, Kind::Redis);
-    let script = format!("'{QUORATE}' bootstrap --max-ttl 3s --restart-margin 1s");
+    let script = format!("'{QUORATE}' raise-terms --max-ttl 3s --restart-margin 1s");
     let done = on_a_terminal(&quorate(&fleet.urls(), &[]), &script)
         .done()
         .is(0);

@@ -155,7 +155,7 @@ async fn a_majority_that_refuses_writes_is_an_outage_until_it_takes_them() {
                     "{what}: {voting:?}"
                 );
                 let short = ["--connect-timeout", "2s"];
-                for bootstrap in [&["bootstrap"][..], &["bootstrap", "--new"]] {
+                for bootstrap in [&["raise-terms"][..], &["bootstrap", "--new"]] {
                     let _ = run(&fleet.urls(), &[bootstrap, &short].concat()).is(69);
                 }
             }

@@ -326,7 +326,7 @@ fn ask_for_less(own: Terms, fleet: Terms) -> String {
             let (here, there) = (exactly(here), exactly(there));
             both.push(format!(
                 "{what} is {here} here and {there} in the fleet: lower it, or raise it everywhere \
-                 with `quorate bootstrap {flag}`"
+                 with `quorate raise-terms {flag}`"
             ));
         }
     }
