@@ -73,7 +73,7 @@ fn main() -> Result<(), Failure> {
     }
     report(&machines)?;
     for quorum in machines {
-        // This is the last line of a program. It waits until every release is confirmed.
+        // This is the last line of a program. It waits for the releases, for 5 s at most.
         for name in quorum.shutdown()? {
             println!("unexpected: {name} is still held");
         }

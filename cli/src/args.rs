@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Show the holders and the waiters of a lock, a read-write lock or a semaphore, on every node
     #[command(long_about = help::INSPECT)]
     Inspect(Inspect),
-    /// Free a lock, or slots of a semaphore, on all nodes, no matter who holds it
+    /// Free a lock, or slots of a semaphore, no matter who holds it
     #[command(long_about = help::EVICT)]
     Evict(Evict),
     /// Change how many slots a semaphore has, for all programs that use it

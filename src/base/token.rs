@@ -2,7 +2,8 @@
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
-/// A fencing token: strictly greater than every token given out for the same name before.
+/// A fencing token: strictly greater than every token given out for the same name before
+/// ([assumptions](crate::docs::guarantees#what-they-rest-on)).
 ///
 /// Hand it to the store that the lock protects, and let the store refuse a smaller one
 /// ([`fence::Gate`](crate::fence::Gate)). A token is only compared and stored, so it has no arithmetic.

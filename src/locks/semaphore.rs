@@ -122,8 +122,8 @@ impl Semaphore {
         self.agreed.slots()
     }
 
-    /// Waits in the queue for a slot: first come, first served, except that the first max(2, limit / 3) waiters may be
-    /// served in any order.
+    /// Waits in the queue for a slot: first come, first served, except that the first max(2, limit / 3) waiters, rounded
+    /// up, may be served in any order.
     ///
     /// A free slot takes one round trip if nobody waits, also if many ask at once for different slots.
     ///

@@ -13,8 +13,9 @@ use crate::{
 /// The variants differ in what the caller can do about them. [`is_retryable`](Self::is_retryable) and
 /// [`retry_after`](Self::retry_after) say whether and when to try again.
 ///
-/// The `Display` of an error is one line without any node's address, so it may be shown to users or counted by metrics.
-/// That of `Held` shows the holder's label, which its program chose: escape it where markup or a shell reads it.
+/// The `Display` of an error is one line without any node's address. It is for logs and operators: it names the lock,
+/// says how many nodes fail and why, and that of `Held` shows the holder's label, by default `host:pid`. A program may
+/// choose any label, so escape it where markup or a shell reads it. Tell your own users less, by the variant.
 /// Its `Debug` is the variant's name and that line. The [`report`](Error::report) of each variant that comes from
 /// asking nodes has the answer of every node, with its address.
 ///

@@ -1,5 +1,5 @@
-//! A report in one line, for the text of [`Error`](crate::Error). That text may reach end users and metrics, so it
-//! shows no address: neither a node's nor one within a reason.
+//! A report in one line, for the text of [`Error`](crate::Error). That text easily reaches end users, although it is
+//! not meant for them. So it shows no address: neither a node's nor one within a reason.
 
 use std::{
     fmt,

@@ -14,7 +14,7 @@ use {
 /// The error for `--consul` in a build without Consul.
 #[cfg(not(feature = "consul"))]
 pub(super) const ELSEWHERE: &str = "this `quorate` was built without Consul. To get --consul for `quorate lock` and \
-                                    `quorate semaphore`: cargo install quorate-cli";
+                                    `quorate semaphore`, build it with the feature `consul`, a default one";
 /// The error for `--consul` with a command that does not have it.
 #[cfg(feature = "consul")]
 pub(super) const ELSEWHERE: &str = "only `quorate lock` and `quorate semaphore` take --consul, after the name of the \

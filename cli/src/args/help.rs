@@ -185,7 +185,7 @@ smaller QUORATE_TOKEN may still have a slot.
 
 All programs must give the same limit: if the servers know another one for this name, this ends with 64 and names \
 both. `quorate resize` changes it for all programs; give the new limit from then on. The servers forget a limit when \
-nobody has used the semaphore for four times --max-ttl, Consul when nobody has a slot.
+nobody has used the semaphore for three to four times --max-ttl, Consul when nobody has a slot.
 
 Everything else is as for a lock: signals, job control, the loss of the slot, exit status and --json. See `quorate \
 lock --help`. In JSON `held` has name, limit and taken, with --consul name and held_by; `lost` has name and slot.";
@@ -221,7 +221,7 @@ semaphore and rwlock are null if nobody has used one by that name for long. With
 {name, remaining, limit, wait_ms}.";
 
 pub(super) const EVICT: &str = "\
-Frees a lock on all nodes, no matter who holds it. If others wait in the queue, the first of them gets it. The \
+Frees a lock on all nodes that vote, no matter who holds it. If others wait in the queue, the first of them gets it. The \
 read-write lock of that name is freed too, from its readers or its writer.
 
 With --slot it frees that slot of the semaphore of this name, and no lock. `quorate inspect` shows who \
@@ -244,7 +244,7 @@ Changes how many slots a semaphore has, for all programs that use it.
 
 Running programs follow by themselves. Programs that start later have to give the new limit: `quorate semaphore` \
 with another --limit ends with 64. A smaller limit takes no slot away from its holder: nobody gets a slot until \
-enough of them are free. A limit is forgotten when nobody has used the semaphore for four times --max-ttl.
+enough of them are free. A limit is forgotten when nobody has used the semaphore for three to four times --max-ttl.
 
 Every server has to answer. If one is away this ends with 69, and the limit may be changed on some of them: run it \
 again when all vote.

@@ -11,7 +11,7 @@
 //! let lease = quorum.mutex("invoice:42").lock()?; // waits in the queue; renewed while it is held
 //! println!("write with token {}", lease.token());
 //! lease.release()?; // or drop it: the release then runs in the background
-//! quorum.shutdown()?; // the last line of main: waits until every release is confirmed
+//! quorum.shutdown()?; // the last line of main: waits for the releases, 5 s at most
 //! # Ok(()) }
 //! ```
 //!

@@ -47,7 +47,7 @@ impl Mutex {
         label;
     }
 
-    /// Waits for the lock. A blocking query tells it of changes, so it does not poll.
+    /// Waits for the lock. A blocking query tells it of changes.
     ///
     /// Waiters of this library are served in the order in which they asked, if each takes its turn within a second.
     /// `consul lock` keeps no order: it may come in between.

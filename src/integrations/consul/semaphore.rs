@@ -57,7 +57,7 @@ impl Semaphore {
         label;
     }
 
-    /// Waits for a permit. A blocking query tells it of changes, so it does not poll.
+    /// Waits for a permit. A blocking query tells it of changes.
     ///
     /// Waiters are served in the order of their entries in Consul, if each takes its turn within a second.
     /// `consul lock -n` keeps no order: it may come in between. A waiter for several permits may be

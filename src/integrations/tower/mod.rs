@@ -13,6 +13,9 @@
 //! use quorate::{Quorum, Quota, tower::{ConcurrencyLimitLayer, RateLimitLayer, Rejected}};
 //! use std::time::Duration;
 //!
+//! #[derive(Clone)]
+//! struct Customer(u64); // put into the request by the layer that authenticates; a header may be made up
+//!
 //! let quorum = Quorum::in_memory(3); // in production: Quorum::connect(["redis://…", …]).await?
 //! let api = quorum.rate_limiter("api", Quota::per_minute(600));
 //! let exports = quorum.semaphore("exports", 4);
@@ -27,13 +30,13 @@
 //!             .reject_with(Rejected::into_response),
 //!     )
 //!     .layer(
-//!         RateLimitLayer::new(api) // the outermost: it is asked first
-//!             .key(|request: &Request| match request.headers().get("x-customer") {
-//!                 Some(customer) => String::from_utf8_lossy(customer.as_bytes()).into_owned(),
+//!         RateLimitLayer::new(api) // outside the other limit: it is asked first
+//!             .key(|request: &Request| match request.extensions().get::<Customer>() {
+//!                 Some(Customer(id)) => id.to_string(),
 //!                 None => "nobody".to_owned(),
 //!             })
 //!             .reject_with(Rejected::into_response), // 429 with Retry-After, or 503
-//!     );
+//!     ); // the layer that authenticates comes last: axum's last layer is the outermost
 //! # let _ = app; Ok(()) }
 //! ```
 //!
