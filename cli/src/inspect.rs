@@ -69,7 +69,7 @@ async fn show_limit(args: &Args, name: &str, quota: Quota, quorum: &Quorum) -> R
             "name": name,
             "remaining": seen.remaining(),
             "limit": seen.limit(),
-            "wait_ms": output::milliseconds(seen.wait()),
+            "wait_ms": output::wait_ms(seen.wait()),
         });
         output::say(&object.to_string());
         return Ok(0);

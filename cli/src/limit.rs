@@ -306,7 +306,7 @@ impl<'a> Wanted<'a> {
         let fields = [
             ("name", self.limit.name.as_str().into()),
             ("allowed", said.is_allowed.into()),
-            ("wait_ms", output::milliseconds(said.wait).into()),
+            ("wait_ms", output::wait_ms(said.wait).into()),
             ("remaining", said.remaining.into()),
             ("limit", self.most().into()),
         ];

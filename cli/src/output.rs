@@ -160,6 +160,11 @@ pub(crate) fn is_watched(json: bool, verbose: u8) -> bool {
     !json && (verbose > 0 || io::stderr().is_terminal())
 }
 
+/// Whole milliseconds of a wait, for JSON. They are rounded up, because a script that sleeps for them asks again.
+pub(crate) fn wait_ms(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// Whole milliseconds, for JSON.
 pub(crate) fn milliseconds(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
@@ -222,4 +227,16 @@ pub(crate) fn holder_json(holder: Option<&Holder>) -> Value {
             "remaining_ms": holder.remaining.map(milliseconds),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_rounded_up_to_milliseconds() {
+        let us = Duration::from_micros;
+        let waits = [0, 1, 1_000, 1_001].map(us).map(wait_ms);
+        assert_eq!(waits, [0, 1, 1, 2]);
+    }
 }

@@ -200,6 +200,11 @@ impl Window {
         (self.kept() + self.ahead()).div_ceil(BUCKETS)
     }
 
+    /// For how long a unit of a share counts at most, after the last instant at which it may be used.
+    pub(crate) fn counts_for(&self) -> Duration {
+        Duration::from_millis(self.kept() + self.bucket())
+    }
+
     /// How long a memory must have been watched before it gives units. By then it has seen all units that still count.
     pub(crate) fn history(&self) -> Duration {
         history(self.period)

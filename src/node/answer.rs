@@ -97,8 +97,8 @@ pub enum Answer {
     InspectedPool(Box<PoolInspection>),
     /// To a SPEND: the units are taken.
     Spent {
-        /// The number of units left, in the fullest interval.
-        room: u32,
+        /// The number of units left, by interval.
+        rooms: Box<[u32]>,
         /// Where they were counted, by interval.
         stamps: Box<[Stamp]>,
     },

@@ -449,3 +449,111 @@ async fn one_late_round_is_asked_again() {
         ready.unwrap();
     }
 }
+
+// ---- headers ---------------------------------------------------------------------------------
+
+/// What a client is told: limit, units that are left, and seconds until they are all there.
+fn told(decision: &quorate::Decision) -> (u32, u32, u64) {
+    let headers = decision.headers();
+    (headers.limit, headers.remaining, headers.reset)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_the_reset_of_an_allowed_request_is_allowed() {
+    let ms = Duration::from_millis;
+    for (limit, interval, least, most) in [
+        (5, 2 * SECOND, 3, 3),
+        (60, 5 * SECOND, 6, 6),
+        (60, 60 * SECOND, 62, 66),
+        (100, 3_600 * SECOND, 3_670, 3_920),
+        (5, ms(100), 1, 1),
+        (40, ms(100), 1, 1),
+    ] {
+        let quorum = Quorum::in_memory(3);
+        let limiter = quorum.rate_limiter("api", Quota::new(limit, interval));
+        let last = limiter.check_n(limit).await.unwrap();
+        let (told_limit, left, reset) = told(&last);
+        assert_eq!((told_limit, left), (limit, 0));
+        assert!(
+            (least..=most).contains(&reset),
+            "{limit} {interval:?}: {reset}"
+        );
+        let denied = limiter.check().await.unwrap();
+        assert!(!denied.is_allowed());
+        // At most two buckets longer than the wait, and up to a second more because of rounding.
+        let wait = denied.wait();
+        let longest = wait + interval / 15 + SECOND;
+        assert!(wait <= SECOND * reset as u32, "{wait:?} {reset}");
+        assert!(SECOND * reset as u32 <= longest, "{wait:?} {reset}");
+        sleep(SECOND * reset as u32).await;
+        let again = limiter.check().await.unwrap();
+        assert!(again.is_allowed(), "{limit} {interval:?}: {again:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_are_of_the_interval_that_binds() {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quota = Quota::per_minute(60).and(Quota::per_second(50));
+    let connect = || Quorum::builder().nodes(&nodes).connect();
+    let (quorum, other) = (connect().await.unwrap(), connect().await.unwrap());
+    other.voting(60 * SECOND).await.unwrap();
+    let limiter = quorum.rate_limiter("api", quota.clone());
+    let of_the_second = limiter.check_n(48).await.unwrap();
+    assert_eq!(told(&of_the_second), (50, 2, 2));
+    let denied = limiter.check_n(3).await.unwrap();
+    assert_eq!((told(&denied).0, told(&denied).2), (50, 2));
+    sleep(2 * SECOND).await;
+    let (limit, left, reset) = told(&limiter.check().await.unwrap());
+    assert_eq!((limit, left), (60, 11));
+    assert!((62..=66).contains(&reset), "{reset}");
+    // Another process learns it with its first unit.
+    let other = other.rate_limiter("api", quota);
+    assert_eq!(told(&other.check().await.unwrap()).0, 60);
+    assert!(limiter.check_n(10).await.unwrap().is_allowed());
+    let denied = limiter.check().await.unwrap();
+    assert_eq!((told(&denied).0, told(&denied).1), (60, 0));
+    sleep(SECOND * reset as u32).await;
+    assert!(limiter.check().await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_of_slots_and_shares_are_of_one_interval() {
+    let quorum = Quorum::in_memory(3);
+    let quota = Quota::per_minute(30).and(Quota::per_second(5));
+    let limiter = quorum.rate_limiter("api", quota);
+    for _ in 0..5 {
+        assert_eq!(told(&limiter.check_n(4).await.unwrap()), (5, 1, 2));
+        sleep(2 * SECOND).await;
+    }
+    let (limit, left, reset) = told(&limiter.check_n(5).await.unwrap());
+    assert_eq!((limit, left, reset), (5, 0, 2), "the next second is nearer");
+    sleep(2 * SECOND).await;
+    let (limit, left, reset) = told(&limiter.check_n(3).await.unwrap());
+    assert_eq!((limit, left), (30, 2));
+    assert!(reset >= 62, "{reset}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_headers_of_a_block_are_of_the_interval_that_bound_when_it_came() {
+    let quorum = Quorum::in_memory(3);
+    let quota = Quota::per_minute(60).and(Quota::per_second(50));
+    let limiter = quorum.rate_limiter("api", quota).block(10);
+    for left in (0..10).rev() {
+        assert_eq!(told(&limiter.check().await.unwrap()), (50, left, 2));
+    }
+    assert!(limiter.check_n(38).await.unwrap().is_allowed());
+    sleep(2 * SECOND).await;
+    let (limit, left, reset) = told(&limiter.check().await.unwrap());
+    assert_eq!((limit, left), (60, 9));
+    assert!((62..=66 + 6).contains(&reset), "{reset}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_an_unused_limit_has_nothing_to_reset() {
+    let quorum = Quorum::in_memory(3);
+    for limit in [5, 60] {
+        let limiter = quorum.rate_limiter("api", Quota::per_minute(limit));
+        assert_eq!(told(&limiter.check_n(0).await.unwrap()), (limit, limit, 0));
+    }
+}

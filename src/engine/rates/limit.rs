@@ -14,7 +14,7 @@ use crate::{
     protocol::rates::{
         plan::{self, Plan, Seen},
         view::View,
-        words::{Amount, Grace, Limited},
+        words::{Amount, Grace, Limited, Room},
     },
 };
 
@@ -151,15 +151,36 @@ impl Limit {
         views.all(|(_, view)| view.looked_at.is_some_and(|at| at >= since))
     }
 
-    /// The number of units that are left, as far as this client knows. Nodes that are being met are counted too.
-    pub(super) fn left(&self, cluster: &Cluster, grace: Grace) -> u32 {
+    /// The units that are left, as far as this client knows. Nodes that are being met are counted too. The interval
+    /// that binds is the one that has `wanted` units the latest; if all have them now, the one with the fewest.
+    /// `age` is that of units that were taken just now.
+    pub(super) fn room(
+        &self,
+        cluster: &Cluster,
+        grace: Grace,
+        wanted: u32,
+        age: Option<Duration>,
+    ) -> Room {
         let states = cluster.states().zip(self.silences(cluster, grace));
         let counted = states.map(|(state, silence)| match state {
             NodeState::Connecting => None,
             _ => silence,
         });
         let counted: Vec<_> = counted.collect();
-        plan::left(&self.views(&counted), cluster.now)
+        let (nodes, now) = (self.views(&counted), cluster.now);
+        let intervals = self.limited.windows.len();
+        let binding = plan::binding(&nodes, intervals, wanted.into(), now).unwrap_or(0);
+        let shares = self.nodes.iter().map(|node| node.view.share_in(binding));
+        let ends = nodes.iter().flat_map(|(_, view)| view.ends_in(binding));
+        let last = ends.max().unwrap_or(now).max(now);
+        // A view rounds the units of this process up to buckets of its own. Those that were just taken are free sooner.
+        let spent = age.zip(self.limited.windows.get(binding));
+        let spent = spent.map(|(age, window)| now.plus(age).plus(window.counts_for()));
+        Room {
+            left: plan::left(&nodes, now),
+            limit: shares.fold(0, u32::saturating_add),
+            free_at: spent.map_or(last, |spent| spent.min(last)),
+        }
     }
 
     /// The time until there are `wanted` units beyond those for which others wait.

@@ -99,8 +99,8 @@ impl Rates {
         if !limit.line.is_empty() {
             let silent = limit.silences(cluster, spending.grace);
             let wait = limit.wait(cluster, &silent, spending.amount.least);
-            let left = limit.left(cluster, spending.grace);
-            let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
+            let room = limit.room(cluster, spending.grace, spending.amount.least, None);
+            let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
             return;
         }
         let (amount, grace) = (spending.amount, spending.grace);
@@ -319,8 +319,8 @@ impl Rates {
         }
         if let For::Peek(reply) = search.whom {
             let wait = limit.wait(cluster, &search.silent, 1);
-            let left = limit.left(cluster, search.grace);
-            let _ = reply.send(Ok(Outcome::Denied { wait, left }));
+            let room = limit.room(cluster, search.grace, 1, None);
+            let _ = reply.send(Ok(Outcome::Denied { wait, room }));
             return;
         }
         match plan {
@@ -481,8 +481,8 @@ impl Rates {
         };
         match search.whom {
             For::One(spending) => {
-                let left = limit.left(cluster, search.grace);
-                let _ = spending.reply.send(Ok(Outcome::Denied { wait, left }));
+                let room = limit.room(cluster, search.grace, spending.amount.least, None);
+                let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
             }
             For::Line => {
                 limit.is_served = false;
@@ -564,11 +564,11 @@ impl Rates {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
-        let left = limit.left(cluster, search.grace);
+        let room = limit.room(cluster, search.grace, 0, Some(search.age));
         let purse = &self.purse;
         let units = |limited: &Arc<Limited>, parts, age| {
             let purse = Weak::clone(purse);
-            Units::new(Arc::clone(limited), parts, purse, since.plus(age), left)
+            Units::new(Arc::clone(limited), parts, purse, since.plus(age), room)
         };
         match search.whom {
             For::One(spending) => {
@@ -694,9 +694,9 @@ impl Rates {
         {
             view.answered(units);
             match &answer {
-                Ok(Answer::Spent { room, .. }) => {
+                Ok(Answer::Spent { rooms, .. }) => {
                     view.takes(cluster.now, units, age);
-                    view.has(cluster.now, *room);
+                    view.has(cluster.now, rooms);
                 }
                 Ok(Answer::Full { room, .. }) => view.found_full(cluster.now, *room),
                 // The node has not taken any units.

@@ -31,7 +31,7 @@ use crate::RateLimiter;
 ///     client.ready().await?.call(order).await?;
 /// }
 /// match client.ready().await?.call(3).await {
-///     Err(Error::Denied(denied)) => println!("{denied}"), // too many requests: try again in 60 s
+///     Err(Error::Denied(denied)) => println!("{denied}"), // too many requests: try again in 62 s
 ///     other => panic!("{other:?}"),
 /// }
 /// # Ok(()) }

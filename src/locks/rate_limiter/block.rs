@@ -2,10 +2,13 @@
 
 use std::sync::{
     Mutex, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use crate::{base::clock::Tick, protocol::rates::words::Units};
+use crate::{
+    base::clock::Tick,
+    protocol::rates::words::{Room, Units},
+};
 
 /// The number of bits of the word that count units; the others are ms of the clock.
 const UNITS: u32 = 24;
@@ -17,6 +20,9 @@ pub(super) const MOST: u32 = (1 << UNITS) - 1;
 pub(super) struct Block {
     /// The end of their use, in ms, and how many there are.
     word: AtomicU64,
+    /// The limit of the interval that bound when the block came, and when its units are all free again, in ms.
+    limit: AtomicU32,
+    free_at: AtomicU64,
     /// The nodes that gave the units. Unused units go back there.
     from: Mutex<Option<Units>>,
     /// Held by the one caller that asks for the next block. For slots, of which no block is taken, it is held by the
@@ -52,10 +58,21 @@ impl Block {
     pub(super) fn put(&self, units: Units, used: u32) {
         let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
         let left = units.count().saturating_sub(used).min(MOST);
+        self.limit.store(units.room.limit, Relaxed);
+        self.free_at.store(ms(units.room.free_at) + 1, Relaxed);
         let next = (ms(units.until) << UNITS) | u64::from(left);
         let unused = self.word.swap(next, Relaxed) & u64::from(MOST);
         if let Some(mut before) = from.replace(units) {
             before.use_all_but(u32::try_from(unused).unwrap_or(MOST));
+        }
+    }
+
+    /// The room of the interval that bound when the block came, with this number of units left.
+    pub(super) fn room(&self, left: u32) -> Room {
+        Room {
+            left,
+            limit: self.limit.load(Relaxed),
+            free_at: Tick::from_nanos(self.free_at.load(Relaxed).saturating_mul(1_000_000)),
         }
     }
 
@@ -138,7 +155,13 @@ mod tests {
         };
         let parts = vec![part(0, count / 3), part(1, count - count / 3)];
         let purse: Arc<dyn Purse> = Arc::clone(purse) as _;
-        Units::new(limited.into(), parts, Arc::downgrade(&purse), until, 0)
+        Units::new(
+            limited.into(),
+            parts,
+            Arc::downgrade(&purse),
+            until,
+            Room::default(),
+        )
     }
 
     #[test]

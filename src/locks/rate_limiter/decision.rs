@@ -1,6 +1,6 @@
 //! The answer of a rate limiter, and its HTTP headers.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::Quota;
 
@@ -12,6 +12,10 @@ pub struct Decision {
     pub(super) wait: Duration,
     pub(super) remaining: u32,
     pub(super) limit: u32,
+    /// The limit of the interval that binds: the one with the fewest units left, or of a denial the longest wait.
+    pub(super) binds: u32,
+    /// The wait; for an allowed demand, until all units of that interval are free.
+    pub(super) reset: Duration,
     pub(super) quota: Arc<Quota>,
 }
 
@@ -42,16 +46,13 @@ impl Decision {
         self.limit
     }
 
-    /// The decision as headers of an HTTP response.
+    /// The decision as headers of an HTTP response. Limit, remaining units and reset are those of one interval: the
+    /// one that will be the first to deny a request. Of a denial it is the one with the longest wait.
     pub fn headers(&self) -> RateLimitHeaders {
-        let windows = self.quota.windows().iter();
-        let smallest = windows.min_by_key(|window| window.limit);
-        let period = smallest.map_or(Duration::ZERO, |window| window.period);
-        let reset = if self.is_allowed { period } else { self.wait };
         RateLimitHeaders {
-            limit: self.limit(),
+            limit: self.binds,
             remaining: self.remaining,
-            reset: seconds(reset),
+            reset: seconds(self.reset),
             retry_after: (!self.is_allowed).then(|| seconds(self.wait).max(1)),
             policy: Arc::clone(&self.quota),
         }
@@ -80,11 +81,13 @@ fn seconds(d: Duration) -> u64 {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimitHeaders {
-    /// The smallest limit.
+    /// The limit of the interval that binds.
     pub limit: u32,
     /// How many units are left.
     pub remaining: u32,
-    /// Seconds until there are enough units. After an allowed request: seconds until all units are free if nobody asks.
+    /// Seconds until there are enough units. After an allowed request: seconds until all units that are known to be
+    /// taken are free, if nobody asks. That is longer than the interval, because a unit
+    /// [counts longer](crate::docs::rates#how-much-of-the-limit-is-used).
     pub reset: u64,
     /// Seconds to wait, if the request is denied.
     pub retry_after: Option<u64>,
@@ -95,30 +98,29 @@ impl IntoIterator for RateLimitHeaders {
     type Item = (&'static str, String);
     type IntoIter = std::vec::IntoIter<Self::Item>;
 
-    /// Names and values. `Retry-After`, if it is there, comes last.
+    /// Names and values. `Retry-After`, if it is there, comes last. `RateLimit-Policy` counts in whole seconds, so it
+    /// leaves out other intervals, such as 100 ms.
     fn into_iter(self) -> Self::IntoIter {
         let mut all = vec![
             ("RateLimit-Limit", self.limit.to_string()),
             ("RateLimit-Remaining", self.remaining.to_string()),
             ("RateLimit-Reset", self.reset.to_string()),
-            ("RateLimit-Policy", Policy(&self.policy).to_string()),
         ];
+        all.extend(policy(&self.policy).map(|policy| ("RateLimit-Policy", policy)));
         all.extend(self.retry_after.map(|s| ("Retry-After", s.to_string())));
         all.into_iter()
     }
 }
 
-/// The value of `RateLimit-Policy`: `50;w=1, 2000;w=60`.
-struct Policy<'q>(&'q Quota);
-
-impl fmt::Display for Policy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, window) in self.0.windows().iter().enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{};w={}", window.limit, seconds(window.period))?;
-        }
-        Ok(())
-    }
+/// The value of `RateLimit-Policy`: `50;w=1, 2000;w=60`. An interval that is not a number of seconds cannot be written
+/// there, and a rounded one would be another limit.
+fn policy(quota: &Quota) -> Option<String> {
+    let windows = quota.windows().iter();
+    let whole = windows.filter(|window| window.period.subsec_nanos() == 0);
+    let all: Vec<String> = whole
+        .map(|window| format!("{};w={}", window.limit, window.period.as_secs()))
+        .collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 #[cfg(test)]
@@ -133,6 +135,8 @@ mod tests {
             wait: Duration::from_millis(1200),
             remaining: 0,
             limit: 50,
+            binds: 50,
+            reset: Duration::from_millis(1200),
             quota: Arc::clone(&quota),
         };
         let all: Vec<String> = denied
@@ -156,6 +160,14 @@ mod tests {
             ..denied
         };
         assert_eq!(allowed.headers().retry_after, None);
-        assert_eq!(allowed.headers().reset, 1);
+    }
+
+    #[test]
+    fn a_policy_leaves_out_intervals_that_are_not_whole_seconds() {
+        let of = |ms: u64| Quota::new(5, Duration::from_millis(ms));
+        assert_eq!(policy(&of(100)), None);
+        assert_eq!(policy(&of(1_500)), None);
+        let some = policy(&of(100).and(of(2_000)).and(Quota::per_hour(90)));
+        assert_eq!(some.as_deref(), Some("5;w=2, 90;w=3600"));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         request::{Family, Pool},
         wire::keys,
     },
-    protocol::rates::words::{Grace, Limited},
+    protocol::rates::words::{Grace, Limited, Room, longer},
 };
 
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
@@ -74,7 +74,7 @@ pub(super) struct Seen {
 /// A demand for units that was denied.
 pub(super) struct Denial {
     units: u32,
-    left: u32,
+    room: Room,
     /// When there may be enough units for it.
     free_at: Tick,
     /// Until when the denial is believed.
@@ -169,30 +169,30 @@ impl Plan {
 
     /// Remembers that the shares denied this demand. A quota with slots then denies the same demand without taking
     /// slots.
-    pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, left): (Duration, u32)) {
+    pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, room): (Duration, Room)) {
         let Some(trust) = self.small.iter().map(Small::trust).min() else {
             return;
         };
         let denial = Denial {
             units,
-            left,
+            room,
             free_at: now.plus(wait),
             until: now.plus(wait.min(trust)),
         };
         *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
     }
 
-    /// Returns a denial that is known without asking: the wait until there are `units`, and how many there are now.
-    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, u32)> {
+    /// Returns a denial that is known without asking: the wait until there are `units`, and what there is now.
+    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, Room)> {
         let of_slots = self
             .small
             .iter()
             .filter_map(|small| small.known(now, units));
-        let of_slots = of_slots.filter(|(_, free)| *free < units);
+        let of_slots = of_slots.filter(|(_, room)| room.left < units);
         let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |denial: &&Denial| units >= denial.units && now < denial.until;
         let of_shares = denied.as_ref().filter(holds);
-        let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.left));
+        let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.room));
         of_slots.chain(of_shares).reduce(longer)
     }
 
@@ -201,11 +201,6 @@ impl Plan {
         let periods = self.small.iter().map(|small| small.window.period);
         periods.max().unwrap_or_default()
     }
-}
-
-/// Combines two denials: the longer wait and the fewer units.
-pub(super) fn longer(one: (Duration, u32), other: (Duration, u32)) -> (Duration, u32) {
-    (one.0.max(other.0), one.1.min(other.1))
 }
 
 fn check_block(block: u32, quota: &Quota, small: Option<&Window>) -> Result<(), Error> {

@@ -4,8 +4,16 @@ use std::{sync::PoisonError, time::Duration};
 
 use futures::future::{join_all, try_join_all};
 
-use super::plan::{Plan, Seen, Small, longer};
-use crate::{Error, Lease, base::clock::Tick, engine::Engine, protocol::ballot::validity::drift};
+use super::plan::{Plan, Seen, Small};
+use crate::{
+    Error, Lease,
+    base::clock::Tick,
+    engine::Engine,
+    protocol::{
+        ballot::validity::drift,
+        rates::words::{Room, longer},
+    },
+};
 
 /// The wait of a denial about which nothing better is known.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
@@ -16,8 +24,8 @@ const MOST_COLLISIONS: u32 = 3;
 pub(super) enum Slots {
     /// The slots are held. If this is dropped before they are used, they are free again.
     Held(Held),
-    /// Too few are free: the wait until there are enough, and how many are free now.
-    Taken(Duration, u32),
+    /// Too few are free: the wait until there are enough, and what is free now.
+    Taken(Duration, Room),
 }
 
 /// Slots of every interval.
@@ -83,41 +91,38 @@ impl Plan {
                 Err(denial) => denied = [denied, Some(denial)].into_iter().flatten().reduce(longer),
             }
         }
-        if let Some((wait, free)) = denied {
+        if let Some((wait, room)) = denied {
             release(leases.into_iter().map(|(lease, _)| lease)).await;
-            return Ok(Slots::Taken(wait, free));
+            return Ok(Slots::Taken(wait, room));
         }
         Ok(Slots::Held(Held { leases, age }))
     }
 
-    /// Returns the wait until `n` slots of every interval are free, and how many are free now. It asks the nodes,
+    /// Returns the wait until `n` slots of every interval are free, and what is free now. It asks the nodes,
     /// unless `may_be_old` is set and a recent look is known.
     pub(super) async fn free_slots(
         &self,
         engine: &Engine,
         n: u32,
         may_be_old: bool,
-    ) -> Result<Option<(Duration, u32)>, Error> {
+    ) -> Result<Option<(Duration, Room)>, Error> {
         let mut least = None;
         for small in &self.small {
             let known = small.known(engine.now(), n).filter(|_| may_be_old);
-            let (wait, free) = match known {
+            let free = match known {
                 Some(known) => known,
                 None => small.free(engine, n).await?,
             };
-            least = [least, Some((wait, free))]
-                .into_iter()
-                .flatten()
-                .reduce(longer);
+            least = [least, Some(free)].into_iter().flatten().reduce(longer);
         }
         Ok(least)
     }
 
-    /// Notes that `n` slots of every interval are used now. Returns how many are left, as this process knows it. Asking
-    /// the nodes would take time, and the slots have to be used in time.
-    pub(super) fn slots_used(&self, now: Tick, n: u32, age: Duration) -> u32 {
-        let left = self.small.iter().map(|small| small.used(now, n, age));
-        left.min().unwrap_or(u32::MAX)
+    /// Notes that `n` slots of every interval are used now. Returns what is left, as this process knows it. Asking the
+    /// nodes would take time, and the slots have to be used in time.
+    pub(super) fn slots_used(&self, now: Tick, n: u32, age: Duration) -> Option<Room> {
+        let rooms = self.small.iter().map(|small| small.used(now, n, age));
+        rooms.reduce(Room::less)
     }
 }
 
@@ -134,13 +139,13 @@ impl Small {
         Ok(Held { leases, age })
     }
 
-    /// Takes `n` slots if as many are free. Otherwise returns the wait until they are, and how many are free now.
+    /// Takes `n` slots if as many are free. Otherwise returns the wait until they are, and what is free now.
     async fn try_some(
         &self,
         engine: &Engine,
         n: u32,
         ttl: Duration,
-    ) -> Result<Result<Vec<Lease>, (Duration, u32)>, Error> {
+    ) -> Result<Result<Vec<Lease>, (Duration, Room)>, Error> {
         let slots = self.slots.lasting(ttl);
         let mut tries = 0;
         loop {
@@ -151,41 +156,42 @@ impl Small {
             }
             // The release is awaited before the look, so that the look finds these slots free.
             release(some).await;
-            let (wait, free) = self.free(engine, n).await?;
+            let (wait, room) = self.free(engine, n).await?;
             tries += 1;
-            if free < n {
-                return Ok(Err((wait, free)));
+            if room.left < n {
+                return Ok(Err((wait, room)));
             }
             // Other callers took some of the slots at the same time and gave them back as well, or they wait for them.
             if tries == MOST_COLLISIONS {
-                return Ok(Err((PAUSE.min(self.trust()), n.saturating_sub(1))));
+                let left = n.saturating_sub(1);
+                return Ok(Err((PAUSE.min(self.trust()), Room { left, ..room })));
             }
         }
     }
 
-    /// The wait until `n` slots are free and how many are free now, if the slots were looked at a moment ago.
-    pub(super) fn known(&self, now: Tick, n: u32) -> Option<(Duration, u32)> {
+    /// The wait until `n` slots are free and what is free now, if the slots were looked at a moment ago.
+    pub(super) fn known(&self, now: Tick, n: u32) -> Option<(Duration, Room)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |at: Tick| now < at.plus(self.trust());
         seen.looked_at
             .is_some_and(is_new)
-            .then(|| seen.free(now, n))
+            .then(|| seen.free(now, n, self.window.limit))
     }
 
-    /// Notes that `n` slots are used now. Returns how many are left.
-    fn used(&self, now: Tick, n: u32, age: Duration) -> u32 {
+    /// Notes that `n` slots are used now. Returns what is left.
+    fn used(&self, now: Tick, n: u32, age: Duration) -> Room {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for slot in seen.free_at.iter_mut().take(n as usize) {
             *slot = now.plus(age).plus(self.kept);
         }
         seen.free_at.sort_unstable();
         seen.used_at = Some(now);
-        seen.free(now, 1).1
+        seen.free(now, 1, self.window.limit).1
     }
 
-    /// Asks the nodes when `n` slots are free, and how many are free now. If many callers come at once, two of them ask
+    /// Asks the nodes when `n` slots are free, and what is free now. If many callers come at once, two of them ask
     /// and the others share the answer.
-    async fn free(&self, engine: &Engine, n: u32) -> Result<(Duration, u32), Error> {
+    async fn free(&self, engine: &Engine, n: u32) -> Result<(Duration, Room), Error> {
         let called = engine.now();
         let _looks = self.looks.lock().await;
         {
@@ -196,7 +202,7 @@ impl Small {
                 return Err(error.clone());
             }
             if seen.looked_at.is_some_and(|at| at > called) {
-                return Ok(seen.free(engine.now(), n));
+                return Ok(seen.free(engine.now(), n, self.window.limit));
             }
         }
         let looked_at = engine.now();
@@ -218,7 +224,7 @@ impl Small {
             looked_at: Some(looked_at),
             ..Seen::new(0)
         };
-        let answer = found.free(now, n);
+        let answer = found.free(now, n, self.window.limit);
         // Slots that were used since the look began may still look free in it.
         if seen.used_at.is_none_or(|used| used < looked_at) {
             *seen = found;
@@ -242,12 +248,17 @@ impl Seen {
         }
     }
 
-    /// The wait until `n` slots are free, and how many are free now.
-    fn free(&self, now: Tick, n: u32) -> (Duration, u32) {
+    /// The wait until `n` slots are free, and what is free now.
+    fn free(&self, now: Tick, n: u32, limit: u32) -> (Duration, Room) {
         let free = self.free_at.partition_point(|at| *at <= now);
         let last = self.free_at.get((n as usize).saturating_sub(1));
         let last = last.or(self.free_at.last());
         let wait = last.map_or(Duration::ZERO, |at| at.since(now));
-        (wait, u32::try_from(free).unwrap_or(u32::MAX))
+        let room = Room {
+            left: u32::try_from(free).unwrap_or(u32::MAX),
+            limit,
+            free_at: self.free_at.last().copied().unwrap_or(now).max(now),
+        };
+        (wait, room)
     }
 }

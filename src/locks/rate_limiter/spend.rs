@@ -10,14 +10,14 @@ use tracing::Instrument;
 
 use super::{
     Decision, Outage, RateLimiter,
-    plan::{Plan, longer},
+    plan::Plan,
     small::{Held, PAUSE, Slots},
 };
 use crate::{
     Error, NodeReport, NodeState, NodeStatus, Report, Vote,
     base::{clock::Tick, logs},
     engine::{Event, Waits},
-    protocol::rates::words::{Amount, Grace, Limited, Outcome, Units},
+    protocol::rates::words::{Amount, Grace, Limited, Outcome, Room, Units, longer},
 };
 
 /// How often units that come too late are asked for again, before the answer is `TooSlow`.
@@ -30,7 +30,7 @@ pub(super) const ONE_REST: Duration = Duration::from_secs(1);
 impl RateLimiter {
     pub(super) async fn decide(self, n: u32) -> Result<Decision, Error> {
         match self.at_once(n) {
-            Some(left) => Ok(self.allowed(left)),
+            Some(left) => Ok(self.allowed(self.shared.block.room(left))),
             None => self.ask(n).instrument(self.span(n)).await,
         }
     }
@@ -66,9 +66,11 @@ impl RateLimiter {
         match (decision, self.outage) {
             (Err(error), Outage::Deny) if is_outage(&error) => {
                 let wait = error.retry_after().unwrap_or(PAUSE).max(PAUSE);
-                Ok(self.denied(wait, 0))
+                Ok(self.denied(wait, self.room_in_outage()))
             }
-            (Err(error), Outage::Allow) if is_outage(&error) => Ok(self.allowed(0)),
+            (Err(error), Outage::Allow) if is_outage(&error) => {
+                Ok(self.allowed(self.room_in_outage()))
+            }
             (decision, _) => decision.map_err(|error| error.of_limiter(&self.name)),
         }
     }
@@ -100,36 +102,39 @@ impl RateLimiter {
 
     async fn units(&self, plan: &Plan, n: u32) -> Result<Decision, Error> {
         if self.shared.block.waiting.load(Relaxed) > 0
-            && let Some((wait, free)) = plan.free_slots(&self.engine, n, true).await?
+            && let Some((wait, room)) = plan.free_slots(&self.engine, n, true).await?
         {
             // Waiters of this limiter come first.
-            return Ok(self.denied(wait.max(PAUSE), free.min(n - 1)));
+            let left = room.left.min(n - 1);
+            return Ok(self.denied(wait.max(PAUSE), Room { left, ..room }));
         }
         for _ in 0..self.tries(plan) {
             let age = self.age_of_slots(plan);
             let (held, units) = match self.take(plan, n, age, true).await? {
                 Ok(taken) => taken,
-                Err((wait, left)) => return Ok(self.denied(wait, left)),
+                Err((wait, room)) => return Ok(self.denied(wait, room)),
             };
-            if let Some(left) = self.use_up(held, units) {
+            let of_shares = units.as_ref().map(|units| units.room);
+            if self.use_up(held, units) {
                 // Nothing may be awaited between the last look at the clock and the return.
-                let slots = plan.slots_used(self.engine.now(), n, age);
-                return Ok(self.allowed(slots.min(left)));
+                let of_slots = plan.slots_used(self.engine.now(), n, age);
+                let both = [of_slots, of_shares].into_iter().flatten();
+                return Ok(self.allowed(both.reduce(Room::less).unwrap_or_default()));
             }
         }
         Err(self.too_slow())
     }
 
     /// Takes slots and units of every interval at once, because the first must still be fresh when the last comes. If
-    /// one interval denies, the units of the others go back. The denial is the wait until there are enough, and how
-    /// many there are now. With `believes` a known denial is returned without asking.
+    /// one interval denies, the units of the others go back. The denial is the wait until there are enough, and what
+    /// there is now. With `believes` a known denial is returned without asking.
     pub(super) async fn take(
         &self,
         plan: &Plan,
         n: u32,
         age: Duration,
         believes: bool,
-    ) -> Result<Result<(Held, Option<Units>), (Duration, u32)>, Error> {
+    ) -> Result<Result<(Held, Option<Units>), (Duration, Room)>, Error> {
         let known = plan.known_denial(self.engine.now(), n);
         if let Some(denial) = known.filter(|_| believes) {
             return Ok(Err(denial));
@@ -153,7 +158,7 @@ impl RateLimiter {
         let (slots, units) = join(plan.try_slots(&self.engine, n, age), units).await;
         let slots = slots?;
         let of_shares = match &units {
-            Ok(Some(Outcome::Denied { wait, left })) => Some((*wait, *left)),
+            Ok(Some(Outcome::Denied { wait, room })) => Some((*wait, *room)),
             _ => None,
         };
         if let Some(denial) = of_shares {
@@ -161,30 +166,29 @@ impl RateLimiter {
         }
         Ok(match (slots, units) {
             // The slots deny the demand, whether the shares gave units or not.
-            (Slots::Taken(wait, free), _) => {
-                let both = [Some((wait, free)), of_shares].into_iter().flatten();
-                Err(both.reduce(longer).unwrap_or((wait, free)))
+            (Slots::Taken(wait, room), _) => {
+                let both = [Some((wait, room)), of_shares].into_iter().flatten();
+                Err(both.reduce(longer).unwrap_or((wait, room)))
             }
             (Slots::Held(held), units) => match units? {
                 None => Ok((held, None)),
                 Some(Outcome::Given(units)) => Ok((held, Some(units))),
-                Some(Outcome::Denied { wait, left }) => Err((wait, left)),
+                Some(Outcome::Denied { wait, room }) => Err((wait, room)),
             },
         })
     }
 
-    /// Uses the slots and units if all are still fresh, and returns how many are left. Otherwise they go back.
-    pub(super) fn use_up(&self, held: Held, units: Option<Units>) -> Option<u32> {
+    /// Uses the slots and units if all are still fresh. Otherwise they go back, and this returns false.
+    pub(super) fn use_up(&self, held: Held, units: Option<Units>) -> bool {
         let now = self.engine.now();
         if !held.are_fresh() || units.as_ref().is_some_and(|units| now >= units.until) {
-            return None;
+            return false;
         }
         held.use_up();
-        let Some(mut units) = units else {
-            return Some(u32::MAX);
-        };
-        units.use_all_but(0);
-        Some(units.left)
+        if let Some(mut units) = units {
+            units.use_all_but(0);
+        }
+        true
     }
 
     // ---- in blocks --------------------------------------------------------------------------
@@ -202,7 +206,7 @@ impl RateLimiter {
         for _ in 0..TRIES {
             let now = self.engine.now();
             if let Some(left) = block.take(now, n) {
-                return Ok(self.allowed(left));
+                return Ok(self.allowed(block.room(left)));
             }
             block.give_back();
             match self
@@ -219,11 +223,12 @@ impl RateLimiter {
             {
                 Outcome::Given(units) if self.engine.now() < units.until => {
                     let left = units.count() - n;
+                    let room = Room { left, ..units.room };
                     block.put(units, n);
-                    return Ok(self.allowed(left));
+                    return Ok(self.allowed(room));
                 }
                 Outcome::Given(_) => {}
-                Outcome::Denied { wait, left } => return Ok(self.denied(wait, left)),
+                Outcome::Denied { wait, room } => return Ok(self.denied(wait, room)),
             }
         }
         Err(self.too_slow())
@@ -253,18 +258,16 @@ impl RateLimiter {
                     reply,
                 });
                 match peek.await? {
-                    Outcome::Denied { wait, left } => Some((wait, left)),
+                    Outcome::Denied { wait, room } => Some((wait, room)),
                     Outcome::Given(_) => None,
                 }
             }
         };
         let both = [slots, units].into_iter().flatten();
-        let (wait, left) = both.fold((Duration::ZERO, u32::MAX), |(w, l), (wait, left)| {
-            (w.max(wait), l.min(left))
-        });
-        Ok(match left {
-            0 => self.denied(wait, 0),
-            left => self.allowed(left),
+        let (wait, room) = both.reduce(longer).unwrap_or_default();
+        Ok(match room.left {
+            0 => self.denied(wait, room),
+            _ => self.allowed(room),
         })
     }
 
@@ -286,23 +289,42 @@ impl RateLimiter {
         plan.map_or_else(|| self.quota.most(), |plan| plan.most)
     }
 
-    fn allowed(&self, remaining: u32) -> Decision {
+    /// Nothing is known in an outage, so it is as if the smallest limit were used up now.
+    fn room_in_outage(&self) -> Room {
+        let windows = self.quota.windows().iter();
+        let smallest = windows.min_by_key(|window| window.limit);
+        let full = smallest.map_or(Duration::ZERO, |window| {
+            window.counts_for() + Duration::from_millis(window.ahead())
+        });
+        Room {
+            left: 0,
+            limit: self.most(),
+            free_at: self.engine.now().plus(full),
+        }
+    }
+
+    fn allowed(&self, room: Room) -> Decision {
         Decision {
             is_allowed: true,
             wait: Duration::ZERO,
-            remaining,
+            remaining: room.left,
             limit: self.most(),
+            binds: room.limit,
+            reset: room.free_at.since(self.engine.now()),
             quota: Arc::clone(&self.quota),
         }
     }
 
-    fn denied(&self, wait: Duration, remaining: u32) -> Decision {
+    fn denied(&self, wait: Duration, room: Room) -> Decision {
+        // A caller that sleeps for this wait and asks again must not spin.
+        let wait = wait.max(SHORTEST_WAIT);
         Decision {
             is_allowed: false,
-            // A caller that sleeps for this wait and asks again must not spin.
-            wait: wait.max(SHORTEST_WAIT),
-            remaining,
+            wait,
+            remaining: room.left,
             limit: self.most(),
+            binds: room.limit,
+            reset: wait,
             quota: Arc::clone(&self.quota),
         }
     }

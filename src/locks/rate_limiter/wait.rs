@@ -70,7 +70,7 @@ impl RateLimiter {
                     let units = self
                         .wait_for_some(limited, Amount::exactly(n), plan.grace)
                         .await?;
-                    if self.use_up(Held::none(), Some(units)).is_some() {
+                    if self.use_up(Held::none(), Some(units)) {
                         return Ok(());
                     }
                 }
@@ -93,11 +93,11 @@ impl RateLimiter {
             let age = self.age_of_slots(plan);
             match self.take(plan, n, age, self.can_be_served(plan)).await? {
                 Ok((held, units)) => match self.use_up(held, units) {
-                    Some(_) => {
+                    true => {
                         plan.slots_used(self.engine.now(), n, age);
                         return Ok(());
                     }
-                    None => tries -= 1,
+                    false => tries -= 1,
                 },
                 Err(_) if place.is_none() => place = Some(self.place().await),
                 Err((wait, _)) => {
@@ -124,7 +124,7 @@ impl RateLimiter {
             if !held.are_fresh() && held.refresh().await.is_err() {
                 continue;
             }
-            if self.use_up(held, None).is_some() {
+            if self.use_up(held, None) {
                 plan.slots_used(self.engine.now(), n, age);
                 return Ok(());
             }

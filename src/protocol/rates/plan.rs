@@ -1,6 +1,6 @@
 //! Decides which nodes to ask for how many units.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use super::{view::View, words::Amount};
 use crate::base::clock::Tick;
@@ -71,11 +71,45 @@ pub(crate) fn left(nodes: &[(usize, &View)], now: Tick) -> u32 {
 
 /// The time until there are `wanted` units, if nobody takes any in the meantime. `None` if there never are.
 pub(crate) fn wait(nodes: &[(usize, &View)], wanted: u64, now: Tick) -> Option<Duration> {
-    let enough = |at: Tick| {
+    let ends = nodes.iter().flat_map(|(_, view)| view.ends());
+    first_end(ends, now, |at| {
         let rooms = nodes.iter().map(|(_, view)| u64::from(view.room_then(at)));
         rooms.sum::<u64>() >= wanted
+    })
+}
+
+/// The interval that binds: it has `wanted` units the latest. If several have them now, it has the fewest.
+pub(crate) fn binding(
+    nodes: &[(usize, &View)],
+    intervals: usize,
+    wanted: u64,
+    now: Tick,
+) -> Option<usize> {
+    let room = |interval: usize, at: Tick| {
+        let rooms = nodes.iter().map(|(_, view)| view.room_in(interval, at));
+        rooms.map(u64::from).sum::<u64>()
     };
-    let mut ends: Vec<Tick> = nodes.iter().flat_map(|(_, view)| view.ends()).collect();
+    // Of two equal ones the longer interval comes last, and `max_by_key` takes it.
+    (0..intervals).max_by_key(|interval| {
+        let left = room(*interval, now);
+        let wait = match left >= wanted {
+            true => Some(Duration::ZERO),
+            false => {
+                let ends = nodes.iter().flat_map(|(_, view)| view.ends_in(*interval));
+                first_end(ends, now, |at| room(*interval, at) >= wanted)
+            }
+        };
+        (wait.unwrap_or(Duration::MAX), Reverse(left))
+    })
+}
+
+/// The time until the first of these ends, or now, at which there are enough units.
+fn first_end(
+    ends: impl Iterator<Item = Tick>,
+    now: Tick,
+    enough: impl Fn(Tick) -> bool,
+) -> Option<Duration> {
+    let mut ends: Vec<Tick> = ends.collect();
     ends.push(now);
     ends.retain(|end| *end >= now);
     ends.sort_unstable();

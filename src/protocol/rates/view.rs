@@ -55,10 +55,26 @@ impl View {
         shares.min().unwrap_or(0)
     }
 
+    /// The number of units of one interval if none is taken.
+    pub(crate) fn share_in(&self, interval: usize) -> u32 {
+        self.intervals.get(interval).map_or(0, |one| one.share)
+    }
+
     /// The times at which units that are taken now become free.
     pub(crate) fn ends(&self) -> impl Iterator<Item = Tick> + '_ {
-        let all = self.intervals.iter();
-        all.flat_map(|interval| interval.taken.iter().map(|(end, _)| *end))
+        (0..self.intervals.len()).flat_map(|interval| self.ends_in(interval))
+    }
+
+    /// These times in one interval.
+    pub(crate) fn ends_in(&self, interval: usize) -> impl Iterator<Item = Tick> + '_ {
+        let taken = self.intervals.get(interval).map(|one| &one.taken);
+        let taken = taken.into_iter().flatten();
+        taken.filter(|(_, units)| *units > 0).map(|(end, _)| *end)
+    }
+
+    /// The number of units that one interval alone would allow, if the requests under way get nothing.
+    pub(crate) fn room_in(&self, interval: usize, at: Tick) -> u32 {
+        self.intervals.get(interval).map_or(0, |one| one.room(at))
     }
 
     /// This number of units was asked for.
@@ -91,26 +107,25 @@ impl View {
         }
     }
 
-    /// The node said how many units it has.
-    pub(crate) fn has(&mut self, now: Tick, room: u32) {
-        for interval in &mut self.intervals {
-            interval.free_at_least(now, room);
-        }
-        // Others took the difference, in some interval. It is booked in the shortest interval, which is looked at again
-        // first.
-        if let Some(first) = self.intervals.first_mut() {
-            let more = first.room(now).saturating_sub(room);
-            if more > 0 {
+    /// The node said how many units it has, by interval.
+    pub(crate) fn has(&mut self, now: Tick, rooms: &[u32]) {
+        for (interval, room) in self.intervals.iter_mut().zip(rooms) {
+            if interval.has(now, *room) {
                 self.looked_at = None;
             }
-            let ahead = Duration::from_millis(first.window.ahead());
-            first.takes(now, more, ahead);
         }
     }
 
-    /// The node said that it has only this many units. The view was wrong, so it counts as unknown.
+    /// The node said that it has only this many units in its fullest interval. The view was wrong, so it counts as
+    /// unknown.
     pub(crate) fn found_full(&mut self, now: Tick, room: u32) {
-        self.has(now, room);
+        for interval in &mut self.intervals {
+            interval.free_at_least(now, room);
+        }
+        // Nothing says which interval is that full, and a LOOK follows. Until then it is the shortest one.
+        if let Some(first) = self.intervals.first_mut() {
+            first.has(now, room);
+        }
         self.looked_at = None;
     }
 
@@ -149,6 +164,15 @@ impl Interval {
             Some((_, taken)) => *taken = taken.saturating_add(units),
             None => self.taken.push((end, units)),
         }
+    }
+
+    /// The node has this many units. Returns true if others took some of which this process did not know.
+    fn has(&mut self, now: Tick, room: u32) -> bool {
+        self.free_at_least(now, room);
+        let more = self.room(now).saturating_sub(room);
+        let ahead = Duration::from_millis(self.window.ahead());
+        self.takes(now, more, ahead);
+        more > 0
     }
 
     /// Units that were thought to be taken are free. Most likely they are the oldest.
@@ -203,9 +227,9 @@ mod tests {
     #[test]
     fn a_nodes_answer_replaces_the_estimate() {
         let mut view = view(5);
-        view.has(at(0), 1);
+        view.has(at(0), &[1]);
         assert_eq!(view.room(at(0)), 1);
-        view.has(at(1), 4);
+        view.has(at(1), &[4]);
         assert_eq!(view.room(at(1)), 4);
         view.looked(at(2), [vec![(SECOND, 2), (SECOND * 2, 2)]]);
         assert_eq!([2, 1002, 2002].map(|ms| view.room(at(ms))), [1, 3, 5]);

@@ -1,6 +1,7 @@
 //! The types in which units are asked for and given.
 
 use std::{
+    cmp::Reverse,
     fmt, mem,
     sync::{Arc, Weak},
     time::Duration,
@@ -70,6 +71,32 @@ pub(crate) struct Part {
     pub(crate) stamps: Box<[Stamp]>,
 }
 
+/// The units that are left of a limit, and the interval that binds: the first one to deny.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// The number of units that are left, in all intervals.
+    pub(crate) left: u32,
+    /// The limit of the interval that binds.
+    pub(crate) limit: u32,
+    /// When all units of that interval are free again, unless others take some.
+    pub(crate) free_at: Tick,
+}
+
+impl Room {
+    /// Combines the rooms of two kinds of intervals.
+    pub(crate) fn less(self, other: Self) -> Self {
+        longer((Duration::ZERO, self), (Duration::ZERO, other)).1
+    }
+}
+
+/// Combines two denials: the longer wait binds. If both waits are equal, the fewer units do.
+pub(crate) fn longer(one: (Duration, Room), other: (Duration, Room)) -> (Duration, Room) {
+    let strict = |(wait, room): &(Duration, Room)| (*wait, Reverse(room.left), room.free_at);
+    let left = one.1.left.min(other.1.left);
+    let (wait, room) = std::cmp::max_by_key(one, other, strict);
+    (wait, Room { left, ..room })
+}
+
 /// The answer to a caller that asked for units.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -78,8 +105,8 @@ pub(crate) enum Outcome {
     Denied {
         /// The time until there are as many as were asked for, unless others take them.
         wait: Duration,
-        /// The number of units that are left.
-        left: u32,
+        /// The units that are left.
+        room: Room,
     },
 }
 
@@ -95,8 +122,8 @@ pub(crate) struct Units {
     purse: Weak<dyn Purse>,
     /// They may be used before this time.
     pub(crate) until: Tick,
-    /// The number of units that are left for others, as far as this process knows.
-    pub(crate) left: u32,
+    /// The units that are left for others, as far as this process knows.
+    pub(crate) room: Room,
 }
 
 impl Units {
@@ -105,14 +132,14 @@ impl Units {
         parts: Vec<Part>,
         purse: Weak<dyn Purse>,
         until: Tick,
-        left: u32,
+        room: Room,
     ) -> Self {
         Self {
             limited,
             parts,
             purse,
             until,
-            left,
+            room,
         }
     }
 

@@ -63,10 +63,10 @@ impl Memory {
                 let longer = ledger.wait(units, *share, scale);
                 wait = wait.and_then(|wait| longer.map(|longer| longer.max(wait)));
             }
-            ledgers.push((*window, scale, ledger, moved));
+            ledgers.push((*window, scale, ledger, moved, left));
         }
         if is_full {
-            for (window, scale, mut ledger, moved) in ledgers {
+            for (window, scale, mut ledger, moved, _) in ledgers {
                 if moved {
                     at.may_write()?;
                     ledger.written(scale);
@@ -75,15 +75,16 @@ impl Memory {
             }
             return Ok(Answer::Full { room, wait });
         }
+        let rooms = ledgers.iter().map(|(.., left)| left - units).collect();
         let mut stamps = Vec::with_capacity(ledgers.len());
-        for (window, scale, mut ledger, _) in ledgers {
+        for (window, scale, mut ledger, ..) in ledgers {
             at.may_write()?;
             stamps.push(ledger.spend(units, age, scale));
             ledger.written(scale);
             self.0.insert(key(meter, window, at), ledger);
         }
         Ok(Answer::Spent {
-            room: room - units,
+            rooms,
             stamps: stamps.into(),
         })
     }

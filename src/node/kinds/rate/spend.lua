@@ -1,8 +1,8 @@
 -- SPEND (protocol §7): takes units of every interval, or of none.
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, age ms, for each interval: its share, A ms, E ms, b ms; guard
--- RETURNS  {1, room left, bucket, era, …}, where bucket and era come for each interval, or {0, room, ms until there is
---          room or -1}
+-- RETURNS  {1, room left, bucket, era, …}, with these three for each interval, or {0, room, ms until there is room or
+--          -1}
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 -- Defined by ledger.lua, which is inserted below.
@@ -43,11 +43,11 @@ local function obey()
         end
       end
     end
-    ledgers[n], moved[n], each[n] = ledger, went_back, { key, kept, ahead, width }
+    ledgers[n], moved[n], each[n] = ledger, went_back, { key, kept, ahead, width, left }
   end
-  local answer = { 1, room - units }
+  local answer = { 1 }
   for n, ledger in ipairs(ledgers) do
-    local key, kept, ahead, width = unpack(each[n])
+    local key, kept, ahead, width, left = unpack(each[n])
     if not full then
       local bucket = ceil((now + math.min(age, ahead)) / width)
       local i = ledger[1] - bucket + 3
@@ -55,7 +55,7 @@ local function obey()
         ledger[zero] = 0
       end
       ledger[i] = ledger[i] + units
-      answer[2 * n + 1], answer[2 * n + 2] = bucket, ledger[2]
+      answer[3 * n - 1], answer[3 * n], answer[3 * n + 1] = left - units, bucket, ledger[2]
     end
     if not full or moved[n] then
       redis.call('SET', key, cmsgpack.pack(ledger), 'PX', ledger[1] * width + kept - now)

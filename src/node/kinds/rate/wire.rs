@@ -75,23 +75,22 @@ impl Units {
 }
 
 fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Answer> {
-    let (is_spent, items) = items.split_first()?;
-    let (room, rest) = items.split_first()?;
-    let room = number(room)?;
+    let (is_spent, rest) = items.split_first()?;
     Some(match (integer(is_spent)?, rest) {
-        (1, stamps) if stamps.len() == 2 * meter.windows.len() => {
-            let stamps = stamps.chunks(2).map(|stamp| match stamp {
-                [bucket, era] => Some(Stamp {
+        (1, all) if all.len() == 3 * meter.windows.len() => {
+            let rooms = all.iter().step_by(3).map(number).collect::<Option<_>>()?;
+            let stamps = all.chunks(3).map(|interval| match interval {
+                [_, bucket, era] => Some(Stamp {
                     bucket: count(bucket)?,
                     era: count(era)?,
                 }),
                 _ => None,
             });
             let stamps = stamps.collect::<Option<_>>()?;
-            Answer::Spent { room, stamps }
+            Answer::Spent { rooms, stamps }
         }
-        (0, [wait]) => Answer::Full {
-            room,
+        (0, [room, wait]) => Answer::Full {
+            room: number(room)?,
             wait: match integer(wait)? {
                 -1 => None,
                 _ => Some(Duration::from_millis(count(wait)?)),
