@@ -557,3 +557,25 @@ async fn a_look_at_an_unused_limit_has_nothing_to_reset() {
         assert_eq!(told(&limiter.check_n(0).await.unwrap()), (limit, limit, 0));
     }
 }
+
+/// Clients of a fleet with a name may know the masters by other addresses, so no order of them says which master has
+/// the units that are left over.
+#[tokio::test(start_paused = true)]
+async fn a_fleet_with_a_name_says_why_a_limit_is_not_whole() {
+    let nodes = [MemoryNode::new(), MemoryNode::new(), MemoryNode::new()];
+    let quorum = Quorum::builder().nodes(&nodes).fleet("shop");
+    let quorum = quorum.connect().await.unwrap();
+    let limiter = quorum.rate_limiter("api", Quota::per_minute(100));
+    let error = limiter.check_n(100).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("(99 of 100 in 60 s on 3 masters)"), "{text}");
+    assert!(text.contains("choose a multiple of 3"), "{text}");
+    let all = limiter.check_n(99).await.unwrap();
+    assert!(all.is_allowed());
+    assert_eq!((all.limit(), told(&all).0), (99, 99));
+    // A demand that no fleet could grant has no such advice.
+    let whole = quorum.rate_limiter("api", Quota::per_minute(99));
+    let text = whole.check_n(100).await.unwrap_err().to_string();
+    assert!(!text.contains("multiple"), "{text}");
+}

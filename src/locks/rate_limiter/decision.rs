@@ -40,8 +40,8 @@ impl Decision {
         self.remaining
     }
 
-    /// How many units can be had at once: the smallest of the limits. If the fleet has a name, units that cannot be
-    /// shared out equally are left out.
+    /// How many units can be had at once: the smallest of the limits. If the [fleet](crate::Builder::fleet) has a name,
+    /// each master has the same share, so this is the next smaller multiple of their number: 99 of 100 on three masters.
     pub fn limit(&self) -> u32 {
         self.limit
     }

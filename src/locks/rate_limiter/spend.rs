@@ -276,10 +276,19 @@ impl RateLimiter {
     pub(super) fn check_demand(&self, plan: &Plan, n: u32) -> Result<(), Error> {
         match n <= plan.most {
             true => Ok(()),
-            false => Err(Error::Invalid(format!(
-                "{n} units exceed the most that one call can take ({} of {} on {} masters)",
-                plan.most, self.quota, self.masters.total
-            ))),
+            false => {
+                let total = self.masters.total;
+                let why = match plan.most < self.quota.most() {
+                    true => format!(
+                        ": a fleet with a name divides a limit equally, so choose a multiple of {total}"
+                    ),
+                    false => String::new(),
+                };
+                Err(Error::Invalid(format!(
+                    "{n} units exceed the most that one call can take ({} of {} on {total} masters){why}",
+                    plan.most, self.quota
+                )))
+            }
         }
     }
 
