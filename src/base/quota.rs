@@ -9,6 +9,8 @@ use crate::Error;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const MOST_WINDOWS: usize = 4;
+const MEMORY: Duration = Duration::from_secs(10);
+const SHORTEST_MEMORY: Duration = Duration::from_millis(500);
 /// A node keeps its counts in at most one bucket more than this.
 const BUCKETS: u64 = 29;
 
@@ -133,6 +135,12 @@ impl fmt::Display for Window {
             _ => write!(f, "{limit} in {} ms", period.as_millis()),
         }
     }
+}
+
+/// For how long a process remembers a limit that it does not use. Nothing depends on it: the next use asks the masters.
+pub(crate) fn remembered(windows: &[Window]) -> Duration {
+    let longest = windows.last().map_or(MEMORY, |window| window.period);
+    longest.clamp(SHORTEST_MEMORY, MEMORY)
 }
 
 /// How long a memory must have been watched before it gives units of an interval of this length.

@@ -1,29 +1,22 @@
-//! Decides when to look through a map for entries that nobody uses any more.
+//! How a map with an entry for each key of a crowd is looked through for entries that nobody uses any more.
 
 use std::time::Duration;
 
-use crate::base::clock::Tick;
-
 /// A smaller map is never looked through.
-const CROWD: usize = 1024;
-/// The time between two looks. A look also comes when there are twice as many entries as were left after the last one.
-const AFTER: Duration = Duration::from_secs(60);
+pub(crate) const CROWD: usize = 1024;
+/// The time between two sweeps.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
 
-/// The last look, and how many entries it left.
-#[derive(Default)]
-pub(crate) struct Sweep {
-    left: usize,
-    at: Tick,
+/// The number of entries that one sweep looks at, so that no call waits until a million are looked at. Each is looked
+/// at once in this time.
+pub(crate) fn part(entries: usize, within: Duration) -> usize {
+    let ticks = usize::try_from(within.as_millis() / TICK.as_millis());
+    entries.div_ceil(ticks.unwrap_or(usize::MAX).max(1))
 }
 
-impl Sweep {
-    pub(crate) fn is_due(&self, there: usize, now: Tick) -> bool {
-        there >= CROWD && (there >= 2 * self.left || now.since(self.at) >= AFTER)
-    }
-
-    pub(crate) fn done(&mut self, left: usize, now: Tick) {
-        *self = Self { left, at: now };
-    }
+/// Returns true if so few entries are left that the room of the others should be given back.
+pub(crate) fn is_too_wide(entries: usize, room: usize) -> bool {
+    entries < room / 4
 }
 
 #[cfg(test)]
@@ -31,17 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_is_due_after_a_while_or_when_entries_have_doubled() {
-        let mut sweep = Sweep::default();
-        let now = Tick::default().plus(AFTER);
-        assert!(!sweep.is_due(CROWD - 1, now));
-        assert!(sweep.is_due(CROWD, now));
-        sweep.done(CROWD, now);
-        assert!(!sweep.is_due(2 * CROWD - 1, now));
-        assert!(sweep.is_due(2 * CROWD, now));
-        let later = now.plus(AFTER);
-        assert!(!sweep.is_due(CROWD, later.minus(Duration::from_millis(1))));
-        assert!(sweep.is_due(CROWD, later));
-        assert!(!sweep.is_due(CROWD - 1, later));
+    fn each_entry_is_looked_at_once_in_the_time() {
+        assert_eq!(part(1_000, 4 * TICK), 250);
+        assert_eq!(part(1_001, 4 * TICK), 251);
+        assert_eq!(part(1_000, TICK / 2), 1_000);
+        assert_eq!(part(0, TICK), 0);
     }
 }

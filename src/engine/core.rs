@@ -114,6 +114,7 @@ impl Core {
             Event::Release { lease, reply } => self.holdings.release(cluster, lease, reply),
             Event::Abandon { lease } => self.holdings.abandon(cluster, lease),
             Event::StopWaiting { limited } => self.rates.stop_waiting(cluster, &limited),
+            Event::JoinCrowd(crowd) => self.rates.join_crowd(cluster, crowd),
             Event::TakeBack { limited, parts } => self.rates.take_back(cluster, &limited, parts),
             Event::Shutdown { within, reply } => {
                 self.close_doors();
@@ -282,6 +283,7 @@ impl Core {
             }
             Key::Limit(id) => self.rates.line_due(cluster, id),
             Key::Sleep(id) => self.sleeps.over(id),
+            Key::Sweep => self.rates.sweep(cluster),
             Key::Round(tag) => self.answers_due(tag),
         }
     }

@@ -1,7 +1,7 @@
 //! The events that callers send to the engine.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use crate::{
     engine::wants::Wants,
     lease::{keeper::LeaseId, response::Responder},
     node::{admission::Mode, request::Pool},
-    protocol::rates::words::{Amount, Grace, Limited, Outcome, Part},
+    protocol::rates::words::{Amount, Crowd, Grace, Limited, Outcome, Part},
 };
 
 /// An event for the core.
@@ -71,6 +71,8 @@ pub(crate) enum Event {
     StopWaiting {
         limited: Arc<Limited>,
     },
+    /// A map of limiters has become large. It is looked through from time to time, until it is small again.
+    JoinCrowd(Weak<dyn Crowd>),
     /// Returns units that nobody will use.
     TakeBack {
         limited: Arc<Limited>,

@@ -31,7 +31,7 @@ use crate::{
         response::{Responder, Response},
     },
     node::settings::Settings,
-    protocol::rates::words::{Amount, Grace, Limited, Outcome, Part, Purse},
+    protocol::rates::words::{Amount, Crowd, Grace, Limited, Outcome, Part, Purse},
 };
 
 /// The handle of the engine. It is cheap to clone. The engine ends when the last handle is dropped; every lease has
@@ -139,6 +139,11 @@ impl Engine {
             limited: Arc::clone(limited),
             waits: waits != Waits::Never,
         }
+    }
+
+    /// Lets this map be looked through from time to time.
+    pub(crate) fn join_crowd(&self, crowd: Weak<dyn Crowd>) {
+        self.0.tell(Event::JoinCrowd(crowd));
     }
 
     /// Returns true if every new call is answered with `Closed`.

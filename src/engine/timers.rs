@@ -21,6 +21,8 @@ pub(crate) enum Key {
     Limit(LimitId),
     /// The end of a sleep that a caller asked for.
     Sleep(SleepId),
+    /// The next look for rate limits that nobody uses any more.
+    Sweep,
 }
 
 impl Key {

@@ -5,12 +5,14 @@
 //!
 //! | file | tests |
 //! | --- | --- |
+//! | `servers/crowds` | the memory of many keys |
 //! | `servers/far` | masters that are far away |
 //! | `servers/late` | answers that come too late |
 //! | `servers/quotas` | different limits for one interval |
 //! | `servers/small` | limits of few units, and the waits that are named |
 //! | `servers/traffic` | the requests to the masters |
 
+mod crowds;
 mod far;
 mod late;
 mod quotas;

@@ -5,7 +5,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use super::search::Search;
 use crate::{
     Error, Silence, Vote,
-    base::clock::Tick,
+    base::{
+        clock::Tick,
+        quota::{Window, remembered},
+    },
     engine::{
         cluster::{Cluster, SHORTEST_PAUSE},
         event::Spending,
@@ -24,11 +27,33 @@ const MOST_LOOKS: u32 = 3;
 /// The longest time for which the result of a LOOK is trusted.
 const TRUST: Duration = Duration::from_secs(1);
 
-pub(super) struct Limit {
-    pub(super) limited: Arc<Limited>,
-    nodes: Vec<Node>,
+/// What the limits of all keys share that have the same intervals.
+pub(super) struct Shape {
+    pub(super) windows: Arc<[Window]>,
+    /// N.
+    masters: u32,
+    /// A view of each node of which nothing is known.
+    nodes: Vec<View>,
     /// For how long a node's memory must have been watched.
     history: Duration,
+    /// A limit that was not used for this long is forgotten. Its next use asks the nodes again.
+    pub(super) idle: Duration,
+}
+
+/// A process may have a million of them, one for each key, so what is rarely needed is in a box.
+pub(super) struct Limit {
+    pub(super) limited: Arc<Limited>,
+    shape: Arc<Shape>,
+    /// The nodes of which something is known.
+    known: Vec<View>,
+    /// Made when a caller waits.
+    queue: Option<Box<Queue>>,
+    pub(super) used_at: Tick,
+}
+
+/// The callers that wait for units of a limit, and what is done for them.
+#[derive(Default)]
+pub(super) struct Queue {
     /// The callers that wait, in order.
     pub(super) line: VecDeque<Spending>,
     /// The number of these callers that are gone. They are removed in groups, because thousands may give up at once.
@@ -41,53 +66,85 @@ pub(super) struct Limit {
     pub(super) due: Option<Tick>,
     /// The round of the LOOK that is under way.
     pub(super) looking: Option<RoundId>,
-    pub(super) used_at: Tick,
 }
 
-struct Node {
-    meter: Meter,
-    view: View,
-}
-
-impl Limit {
-    pub(super) fn new(cluster: &Cluster, limited: Arc<Limited>) -> Self {
+impl Shape {
+    pub(super) fn new(cluster: &Cluster, windows: Arc<[Window]>) -> Self {
         let total = cluster.total();
         let node = |node: usize| {
             let rank = cluster.settings.rank(node);
-            let windows = limited.windows.iter();
-            let shares: Vec<_> = windows
-                .map(|window| (*window, window.share(total, rank)))
-                .collect();
-            Node {
-                view: View::new(shares.iter().copied()),
-                meter: Meter {
-                    name: limited.name.clone(),
-                    masters: u32::try_from(total).unwrap_or(u32::MAX),
-                    windows: shares.into(),
-                },
-            }
+            let shares = windows.iter();
+            let shares = shares.map(|window| (*window, window.share(total, rank)));
+            View::new(node, shares.collect())
         };
-        let history = limited.windows.iter().map(|window| window.history());
+        let history = windows.iter().map(|window| window.history());
         Self {
+            masters: u32::try_from(total).unwrap_or(u32::MAX),
             nodes: (0..total).map(node).collect(),
             history: history.max().unwrap_or_default(),
-            line: VecDeque::new(),
-            gone: 0,
-            is_served: false,
-            collisions: 0,
-            due: None,
-            looking: None,
-            used_at: cluster.now,
+            idle: remembered(&windows),
+            windows,
+        }
+    }
+}
+
+impl Limit {
+    pub(super) fn new(limited: Arc<Limited>, shape: Arc<Shape>, now: Tick) -> Self {
+        Self {
             limited,
+            shape,
+            known: Vec::new(),
+            queue: None,
+            used_at: now,
         }
     }
 
-    pub(super) fn meter(&self, node: usize) -> Option<&Meter> {
-        self.nodes.get(node).map(|node| &node.meter)
+    pub(super) fn meter(&self, node: usize) -> Option<Meter> {
+        let view = self.shape.nodes.get(node)?;
+        Some(Meter {
+            name: self.limited.name.clone(),
+            masters: self.shape.masters,
+            windows: Arc::clone(view.windows()),
+        })
     }
 
     pub(super) fn view_mut(&mut self, node: usize) -> Option<&mut View> {
-        self.nodes.get_mut(node).map(|node| &mut node.view)
+        let is_of = |view: &View| view.node as usize == node;
+        let at = self.known.iter().position(is_of);
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let unknown = self.shape.nodes.get(node)?.clone();
+                // Most keys of a crowd are used once, on one node.
+                self.known.reserve_exact(1);
+                self.known.push(unknown);
+                self.known.len() - 1
+            }
+        };
+        self.known.get_mut(at)
+    }
+
+    /// The callers that wait. It is made if nobody has waited yet.
+    pub(super) fn queue(&mut self) -> &mut Queue {
+        self.queue.get_or_insert_default()
+    }
+
+    /// Returns true if callers wait.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| !queue.line.is_empty())
+    }
+
+    /// The round of the LOOK that is under way.
+    pub(super) fn looking(&self) -> Option<RoundId> {
+        self.queue.as_ref()?.looking
+    }
+
+    /// Forgets the queue if nobody waits and nothing is under way.
+    pub(super) fn drop_idle_queue(&mut self) {
+        if self.is_idle() {
+            self.queue = None;
+        }
     }
 
     /// For each node the reason why it cannot be asked now: it does not vote, it may have forgotten units that count,
@@ -95,7 +152,7 @@ impl Limit {
     /// one of them may have become faster.
     pub(super) fn silences(&self, cluster: &Cluster, grace: Grace) -> Vec<Option<Silence>> {
         let silence = |(node, state): (usize, NodeState)| {
-            cluster.silence_with_history(node, &state, self.history)
+            cluster.silence_with_history(node, &state, self.shape.history)
         };
         let mut silences: Vec<_> = cluster.states().enumerate().map(silence).collect();
         let is_far = |node| cluster.mean_round_trip(node) >= grace.most;
@@ -115,7 +172,7 @@ impl Limit {
         let states = cluster.states().enumerate();
         let voting = states.filter(|(_, state)| *state == NodeState::Voting);
         voting
-            .filter_map(|(node, _)| cluster.too_young(node, self.history))
+            .filter_map(|(node, _)| cluster.too_young(node, self.shape.history))
             .min()
     }
 
@@ -170,7 +227,7 @@ impl Limit {
         let (nodes, now) = (self.views(&counted), cluster.now);
         let intervals = self.limited.windows.len();
         let binding = plan::binding(&nodes, intervals, wanted.into(), now).unwrap_or(0);
-        let shares = self.nodes.iter().map(|node| node.view.share_in(binding));
+        let shares = self.shape.nodes.iter().map(|node| node.share_in(binding));
         let ends = nodes.iter().flat_map(|(_, view)| view.ends_in(binding));
         let last = ends.max().unwrap_or(now).max(now);
         // A view rounds the units of this process up to buckets of its own. Those that were just taken are free sooner.
@@ -224,23 +281,24 @@ impl Limit {
 
     /// Notes that one waiting caller is gone. Returns true if it was the first.
     pub(super) fn somebody_left(&mut self) -> bool {
-        self.gone += 1;
+        let Some(queue) = &mut self.queue else {
+            return false;
+        };
+        queue.gone += 1;
         let is_gone = |spending: &Spending| spending.reply.is_closed();
-        let was_first = self.line.front().is_some_and(is_gone);
-        self.drop_gone();
-        if self.gone > self.line.len() / 2 {
-            self.line.retain(|spending| !is_gone(spending));
-            self.gone = 0;
+        let was_first = queue.line.front().is_some_and(is_gone);
+        queue.drop_gone();
+        if queue.gone > queue.line.len() / 2 {
+            queue.line.retain(|spending| !is_gone(spending));
+            queue.gone = 0;
         }
         was_first
     }
 
     /// Removes the callers at the front that are gone.
     pub(super) fn drop_gone(&mut self) {
-        let is_gone = |spending: &Spending| spending.reply.is_closed();
-        while self.line.front().is_some_and(is_gone) {
-            self.line.pop_front();
-            self.gone = self.gone.saturating_sub(1);
+        if let Some(queue) = &mut self.queue {
+            queue.drop_gone();
         }
     }
 
@@ -253,11 +311,24 @@ impl Limit {
     /// The callers that still wait.
     fn waiting(&self) -> impl Iterator<Item = &Spending> {
         let waits = |spending: &&Spending| !spending.reply.is_closed();
-        self.line.iter().filter(waits)
+        let queue = self.queue.as_ref();
+        let line = queue.into_iter().flat_map(|queue| &queue.line);
+        line.filter(waits)
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.line.is_empty() && !self.is_served && self.looking.is_none()
+    fn is_idle(&self) -> bool {
+        let is_idle = |queue: &Queue| {
+            queue.line.is_empty()
+                && !queue.is_served
+                && queue.looking.is_none()
+                && queue.due.is_none()
+        };
+        self.queue.as_deref().is_none_or(is_idle)
+    }
+
+    /// Returns true if it may be forgotten: nobody waits, and it was not used for a while.
+    pub(super) fn is_over(&self, now: Tick) -> bool {
+        self.is_idle() && now.since(self.used_at) >= self.shape.idle
     }
 
     /// The error while no node can say how many units there are.
@@ -286,9 +357,12 @@ impl Limit {
     }
 
     fn views(&self, silent: &[Option<Silence>]) -> Vec<(usize, &View)> {
-        let nodes = self.nodes.iter().zip(silent).enumerate();
+        let nodes = self.shape.nodes.iter().zip(silent).enumerate();
         let asked = nodes.filter(|(_, (_, silence))| silence.is_none());
-        asked.map(|(i, (node, _))| (i, &node.view)).collect()
+        let view = |node: usize| self.known.iter().find(|view| view.node as usize == node);
+        asked
+            .map(|(node, (unknown, _))| (node, view(node).unwrap_or(unknown)))
+            .collect()
     }
 
     /// For how long the result of a LOOK is trusted. Units that are taken meanwhile do not become free again within
@@ -296,5 +370,16 @@ impl Limit {
     fn trust(&self) -> Duration {
         let shortest = self.limited.windows.first().map(|window| window.period);
         TRUST.min(shortest.unwrap_or(TRUST) / 4)
+    }
+}
+
+impl Queue {
+    /// Removes the callers at the front that are gone.
+    fn drop_gone(&mut self) {
+        let is_gone = |spending: &Spending| spending.reply.is_closed();
+        while self.line.front().is_some_and(is_gone) {
+            self.line.pop_front();
+            self.gone = self.gone.saturating_sub(1);
+        }
     }
 }

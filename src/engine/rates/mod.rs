@@ -2,22 +2,22 @@
 //! (protocol §7).
 
 mod limit;
+mod limits;
 mod nodes;
 mod search;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use self::{
-    limit::Limit,
+    limits::Limits,
     search::{Asked, For, Said, Search, count, split},
 };
 use crate::{
     Error, Silence,
-    base::{clock::Tick, ids::ById, rules::Rule, sweep::Sweep},
+    base::{clock::Tick, ids::ById, rules::Rule},
     engine::{
         cluster::{Cluster, SHORTEST_PAUSE},
         event::{Spending, Waits},
@@ -33,23 +33,18 @@ use crate::{
     },
     protocol::rates::{
         plan::Plan,
-        words::{Amount, Grace, Limited, Outcome, Part, Purse, Units},
+        words::{Amount, Crowd, Grace, Limited, Outcome, Part, Purse, Units},
     },
 };
 
 /// After this number of failed attempts a caller is told to wait.
 const TRIES: u32 = 4;
-/// A limit that was not used for this long is forgotten. Its next use asks the nodes again.
-const IDLE: Duration = Duration::from_secs(10);
 /// The shortest pause of a caller that waits for units.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
 /// All limits that are in use in this process, and the requests for them.
 pub(super) struct Rates {
-    ids: HashMap<Arc<Limited>, LimitId>,
-    limits: ById<LimitId, Limit>,
-    last: u64,
-    sweep: Sweep,
+    limits: Limits,
     searches: ById<RoundId, Search>,
     /// The LOOKs that are under way, and the searches that wait for the results.
     looks: ById<RoundId, Looks>,
@@ -71,10 +66,7 @@ struct Looks {
 impl Rates {
     pub(super) fn new(purse: Weak<dyn Purse>) -> Self {
         Self {
-            ids: HashMap::new(),
-            limits: ById::new(),
-            last: 0,
-            sweep: Sweep::default(),
+            limits: Limits::default(),
             searches: ById::new(),
             looks: ById::new(),
             late: ById::new(),
@@ -86,17 +78,17 @@ impl Rates {
     // ---- what callers ask -------------------------------------------------------------------
 
     pub(super) fn begin(&mut self, cluster: &mut Cluster, spending: Spending) {
-        let id = self.limit_of(cluster, &spending.limited);
+        let id = self.limits.used(cluster, &spending.limited);
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
         limit.drop_gone();
         if spending.waits != Waits::Never {
-            limit.line.push_back(spending);
+            limit.queue().line.push_back(spending);
             return self.serve(cluster, id);
         }
         // A caller that does not wait must not overtake those that do.
-        if !limit.line.is_empty() {
+        if limit.is_waited_for() {
             let silent = limit.silences(cluster, spending.grace);
             let wait = limit.wait(cluster, &silent, spending.amount.least);
             let room = limit.room(cluster, spending.grace, spending.amount.least, None);
@@ -114,7 +106,7 @@ impl Rates {
         grace: Grace,
         reply: Responder<Outcome>,
     ) {
-        let id = self.limit_of(cluster, &limited);
+        let id = self.limits.used(cluster, &limited);
         self.go_on(
             cluster,
             Search::new(id, For::Peek(reply), Amount::exactly(1), grace),
@@ -122,14 +114,14 @@ impl Rates {
     }
 
     pub(super) fn stop_waiting(&mut self, cluster: &mut Cluster, limited: &Arc<Limited>) {
-        let Some(id) = self.ids.get(limited).copied() else {
+        let Some(id) = self.limits.find(limited) else {
             return;
         };
         // The caller that is first now may want fewer units.
         if let Some(limit) = self.limits.get_mut(&id)
             && limit.somebody_left()
         {
-            limit.due = None;
+            limit.queue().due = None;
             self.serve(cluster, id);
         }
     }
@@ -141,28 +133,25 @@ impl Rates {
         limited: &Arc<Limited>,
         parts: Vec<Part>,
     ) {
-        let id = self.limit_of(cluster, limited);
+        let id = self.limits.used(cluster, &limited);
         self.refund(cluster, id, parts);
         if let Some(limit) = self.limits.get_mut(&id)
-            && !limit.line.is_empty()
+            && limit.is_waited_for()
         {
-            limit.due = None;
+            limit.queue().due = None;
             self.serve(cluster, id);
         }
     }
 
     /// The states of nodes have changed. Callers that wait may get units of a node that is back.
     pub(super) fn look_at_nodes(&mut self, cluster: &mut Cluster) {
-        let waited_for = |(id, limit): (&LimitId, &Limit)| (!limit.line.is_empty()).then_some(*id);
-        let mut ids: Vec<LimitId> = self.limits.iter().filter_map(waited_for).collect();
-        // The order must come from the seed, not from a hash, so that a simulation can be repeated.
-        ids.sort_unstable();
-        for id in ids {
+        for id in self.limits.waited_for() {
             if let Some(limit) = self.limits.get_mut(&id) {
-                limit.due = None;
+                limit.queue().due = None;
             }
             self.serve(cluster, id);
         }
+        // The order must come from the seed, not from a hash, so that a simulation can be repeated.
         let mut parked: Vec<RoundId> = self.parked.keys().copied().collect();
         parked.sort_unstable();
         for round in parked {
@@ -175,7 +164,7 @@ impl Rates {
     /// There may be units for the first caller that waits.
     pub(super) fn line_due(&mut self, cluster: &mut Cluster, id: LimitId) {
         if let Some(limit) = self.limits.get_mut(&id) {
-            limit.due = None;
+            limit.queue().due = None;
             self.serve(cluster, id);
         }
     }
@@ -186,16 +175,20 @@ impl Rates {
             return;
         };
         limit.drop_gone();
-        if limit.is_served || limit.due.is_some() {
+        if !limit.is_waited_for() {
             return;
         }
-        let graces = limit.line.iter().map(|spending| spending.grace);
+        let queue = limit.queue();
+        if queue.is_served || queue.due.is_some() {
+            return;
+        }
+        let graces = limit.queue().line.iter().map(|spending| spending.grace);
         let grace = graces.reduce(Grace::max).unwrap_or_default();
         let silent = limit.silences(cluster, grace);
         let Some(amount) = limit.wanted(cluster, &silent) else {
             return;
         };
-        limit.is_served = true;
+        limit.queue().is_served = true;
         self.go_on(cluster, Search::new(id, For::Line, amount, grace));
     }
 
@@ -211,7 +204,7 @@ impl Rates {
                 continue;
             };
             let operation = Operation::new(request::Units::Refund {
-                meter: meter.clone(),
+                meter,
                 units: part.units,
                 stamps: part.stamps,
             });
@@ -230,42 +223,25 @@ impl Rates {
         }
     }
 
-    fn limit_of(&mut self, cluster: &Cluster, limited: &Arc<Limited>) -> LimitId {
-        self.forget(cluster);
-        if let Some(id) = self.ids.get(limited) {
-            if let Some(limit) = self.limits.get_mut(id) {
-                limit.used_at = cluster.now;
-            }
-            return *id;
-        }
-        self.last += 1;
-        let id = LimitId(self.last);
-        self.limits
-            .insert(id, Limit::new(cluster, Arc::clone(limited)));
-        self.ids.insert(Arc::clone(limited), id);
-        id
+    /// From now on this map of limiters is looked through from time to time.
+    pub(super) fn join_crowd(&mut self, cluster: &mut Cluster, crowd: Weak<dyn Crowd>) {
+        self.limits.join_crowd(cluster, crowd);
     }
 
-    /// Drops the limits that were not used for a while.
-    fn forget(&mut self, cluster: &Cluster) {
-        if !self.sweep.is_due(self.limits.len(), cluster.now) {
-            return;
-        }
-        // This is longer than the time for which any request for units is waited for.
-        let idle = IDLE.max(cluster.settings.node_timeout * 4);
-        let in_use = |limit: &Limit| !limit.is_idle() || cluster.now.since(limit.used_at) < idle;
-        self.limits.retain(|_, limit| in_use(limit));
-        self.ids.retain(|_, id| self.limits.contains_key(id));
-        let left = self.limits.len();
-        self.sweep.done(left, cluster.now);
-        self.limits.shrink_to(2 * left);
-        self.ids.shrink_to(2 * left);
+    /// Forgets limits that nobody uses any more.
+    pub(super) fn sweep(&mut self, cluster: &mut Cluster) {
+        // Callers wait for a search, and units of a late answer go back, even if the limit was not used for long.
+        let searches = self.searches.values().chain(self.parked.values());
+        let searched = searches.map(|search| search.limit);
+        let looked_at = self.looks.values().map(|looks| looks.limit);
+        let late = self.late.values().map(|(limit, _)| *limit);
+        let needed = searched.chain(looked_at).chain(late).collect();
+        self.limits.sweep(cluster, &needed);
     }
 
     /// The engine ends.
     pub(super) fn clear(&mut self) {
-        self.ids.clear();
-        self.limits.clear();
+        self.limits = Limits::default();
         self.searches.clear();
         self.looks.clear();
         self.late.clear();
@@ -374,7 +350,7 @@ impl Rates {
                 continue;
             };
             let operation = Operation::new(request::Units::Spend {
-                meter: meter.clone(),
+                meter,
                 units,
                 age: search.age,
             });
@@ -439,7 +415,7 @@ impl Rates {
         limit.used_at = cluster.now;
         search.looked_at = Some(cluster.now);
         search.looks += 1;
-        if let Some(looks) = limit.looking.and_then(|round| self.looks.get_mut(&round)) {
+        if let Some(looks) = limit.looking().and_then(|round| self.looks.get_mut(&round)) {
             looks.waiting.push(search);
             return;
         }
@@ -456,9 +432,7 @@ impl Rates {
             let Some(meter) = limit.meter(node).filter(|_| silence.is_none() || is_far) else {
                 continue;
             };
-            let look = Operation::new(request::Units::Look {
-                meter: meter.clone(),
-            });
+            let look = Operation::new(request::Units::Look { meter });
             let unasked = round::ask(cluster, tag, &look, [node]).pop();
             // Nobody waits for a node that is too far away. Its answer is used to measure the round trip again.
             if !is_far {
@@ -468,7 +442,7 @@ impl Rates {
                 }
             }
         }
-        limit.looking = Some(round);
+        limit.queue().looking = Some(round);
         looks.waiting.push(search);
         self.looks.insert(round, looks);
         round::arm(cluster, tag);
@@ -485,10 +459,10 @@ impl Rates {
                 let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
             }
             For::Line => {
-                limit.is_served = false;
-                let wait = match search.collided && limit.collisions < MOST_COLLISIONS {
+                limit.queue().is_served = false;
+                let wait = match search.collided && limit.queue().collisions < MOST_COLLISIONS {
                     true => {
-                        limit.collisions += 1;
+                        limit.queue().collisions += 1;
                         wait.min(pause(cluster))
                     }
                     false => wait,
@@ -502,7 +476,7 @@ impl Rates {
     /// Lets the waiters of this limit rest for this time.
     fn rest(&mut self, cluster: &mut Cluster, id: LimitId, wait: Duration) {
         if let Some(limit) = self.limits.get_mut(&id)
-            && !limit.line.is_empty()
+            && limit.is_waited_for()
         {
             // Others may give units back, and nodes may come back, without any message to this client. So the rest is
             // bounded.
@@ -511,7 +485,7 @@ impl Rates {
                 .map_or(wait, |opens| wait.min(opens));
             let wait = wait.clamp(SHORTEST_REST, LONGEST_REST);
             let due = cluster.now.plus(wait);
-            limit.due = Some(due);
+            limit.queue().due = Some(due);
             cluster.timers.cancel(Key::Limit(id));
             cluster.timers.at(Key::Limit(id), due);
         }
@@ -531,14 +505,14 @@ impl Rates {
             }
             For::Line if !search.is_in_vain() => {
                 // The first caller wants more than the nodes that answer have together. Other callers may want less.
-                limit.is_served = false;
+                limit.queue().is_served = false;
                 let shares = limit.shares(&search.silent);
-                while let Some(first) = limit.line.front() {
+                while let Some(first) = limit.queue().line.front() {
                     let is_possible = u64::from(first.amount.least) <= shares;
                     if is_possible || stays(first) {
                         break;
                     }
-                    if let Some(first) = limit.line.pop_front() {
+                    if let Some(first) = limit.queue().line.pop_front() {
                         let _ = first.reply.send(Err(error.clone()));
                     }
                 }
@@ -546,10 +520,10 @@ impl Rates {
                 self.rest(cluster, search.limit, again.min(SHORTEST_PAUSE));
             }
             For::Line => {
-                limit.is_served = false;
+                limit.queue().is_served = false;
                 let (stay, go): (Vec<Spending>, Vec<Spending>) =
-                    limit.line.drain(..).partition(stays);
-                limit.line.extend(stay);
+                    limit.queue().line.drain(..).partition(stays);
+                limit.queue().line.extend(stay);
                 for spending in go {
                     let _ = spending.reply.send(Err(error.clone()));
                 }
@@ -577,19 +551,19 @@ impl Rates {
                 let _ = spending.reply.send(Ok(Outcome::Given(units)));
             }
             For::Line => {
-                limit.is_served = false;
-                limit.collisions = 0;
-                limit.due = None;
-                while let Some(first) = limit.line.front() {
+                limit.queue().is_served = false;
+                limit.queue().collisions = 0;
+                limit.queue().due = None;
+                while let Some(first) = limit.queue().line.front() {
                     if first.reply.is_closed() {
-                        limit.line.pop_front();
+                        limit.queue().line.pop_front();
                         continue;
                     }
                     let there = count(&parts);
                     if first.amount.least > there || there == 0 {
                         break;
                     }
-                    let Some(first) = limit.line.pop_front() else {
+                    let Some(first) = limit.queue().line.pop_front() else {
                         break;
                     };
                     let some = split(&mut parts, first.amount.most.min(there));
@@ -784,7 +758,8 @@ impl Rates {
             return;
         };
         if let Some(limit) = self.limits.get_mut(&looks.limit) {
-            limit.looking = None;
+            limit.queue().looking = None;
+            limit.drop_idle_queue();
         }
         for mut search in looks.waiting {
             for (node, silence) in &looks.silent {

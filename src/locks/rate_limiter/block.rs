@@ -24,7 +24,7 @@ pub(super) struct Block {
     limit: AtomicU32,
     free_at: AtomicU64,
     /// The nodes that gave the units. Unused units go back there.
-    from: Mutex<Option<Units>>,
+    from: Mutex<Option<Box<Units>>>,
     /// Held by the one caller that asks for the next block. For slots, of which no block is taken, it is held by the
     /// first in this limiter's queue.
     pub(super) asks: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ impl Block {
         self.free_at.store(ms(units.room.free_at) + 1, Relaxed);
         let next = (ms(units.until) << UNITS) | u64::from(left);
         let unused = self.word.swap(next, Relaxed) & u64::from(MOST);
-        if let Some(mut before) = from.replace(units) {
+        if let Some(mut before) = from.replace(Box::new(units)) {
             before.use_all_but(u32::try_from(unused).unwrap_or(MOST));
         }
     }
@@ -151,7 +151,7 @@ mod tests {
         };
         let limited = Limited {
             name: Name::new("block").unwrap(),
-            windows: Vec::new(),
+            windows: Arc::default(),
         };
         let parts = vec![part(0, count / 3), part(1, count - count / 3)];
         let purse: Arc<dyn Purse> = Arc::clone(purse) as _;

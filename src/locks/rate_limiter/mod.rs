@@ -8,10 +8,10 @@ mod spend;
 mod wait;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fmt,
     future::Future,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -22,8 +22,14 @@ use self::{
 };
 use crate::{
     Error, Quota,
-    base::{clock::Tick, name, quota::Masters, sweep::Sweep},
+    base::{
+        clock::Tick,
+        name,
+        quota::{Masters, remembered},
+        sweep::{CROWD, is_too_wide, part},
+    },
     engine::Engine,
+    protocol::rates::words::Crowd,
 };
 
 /// A distributed rate limiter on one name: at most the quota's units in **any** interval, wherever it begins, over all
@@ -88,26 +94,70 @@ pub enum Outage {
 struct Shared {
     plan: OnceLock<Result<Arc<Plan>, Error>>,
     block: Block,
-    keyed: Mutex<Keyed>,
+    /// Made with the first key.
+    keyed: OnceLock<Arc<Keyed>>,
 }
 
-/// One limiter for each key.
-#[derive(Default)]
+/// The states of keys, for quotas of which this process keeps more than the engine does: blocks, and what is known of
+/// slots.
 struct Keyed {
-    limiters: HashMap<Box<str>, RateLimiter>,
-    sweep: Sweep,
+    states: Mutex<States>,
+    /// For how long a state is kept that nobody uses.
+    idle: Duration,
+}
+
+#[derive(Default)]
+struct States {
+    /// By the limiter's name.
+    by_name: HashMap<Arc<str>, Arc<Shared>>,
+    /// Each of these names, the one that was looked at last at the end.
+    names: VecDeque<Arc<str>>,
+    is_crowd: bool,
 }
 
 impl Keyed {
-    /// Drops the limiters that nobody uses, if there are many or it has not been done for a while.
-    fn forget(&mut self, now: Tick) {
-        if !self.sweep.is_due(self.limiters.len(), now) {
-            return;
+    fn lock(&self) -> MutexGuard<'_, States> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Crowd for Keyed {
+    fn forget(&self, now: Tick) -> bool {
+        // A state gives its units back when it is dropped, which needs no lock.
+        let mut dropped = Vec::new();
+        let mut states = self.lock();
+        let States {
+            by_name,
+            names,
+            is_crowd,
+        } = &mut *states;
+        for _ in 0..part(names.len(), self.idle) {
+            let Some(name) = names.pop_front() else {
+                break;
+            };
+            let state = by_name.get(&name);
+            if state.is_some_and(|state| state.is_in_use(now, self.idle)) {
+                names.push_back(name);
+            } else {
+                dropped.extend(by_name.remove(&name));
+            }
         }
-        self.limiters.retain(|_, limiter| limiter.is_in_use(now));
-        let left = self.limiters.len();
-        self.sweep.done(left, now);
-        self.limiters.shrink_to(2 * left);
+        if is_too_wide(names.len(), names.capacity()) {
+            names.shrink_to(2 * names.len());
+            by_name.shrink_to(2 * names.len());
+        }
+        *is_crowd = names.len() >= CROWD;
+        *is_crowd
+    }
+}
+
+impl Shared {
+    /// Returns true if a caller has it, or if it knows something that a new one would not know.
+    fn is_in_use(self: &Arc<Self>, now: Tick, idle: Duration) -> bool {
+        let plan = self.plan.get().and_then(|plan| plan.as_ref().ok());
+        Arc::strong_count(self) > 1
+            || self.block.is_good(now)
+            || plan.is_some_and(|plan| plan.was_used_within(now, idle))
     }
 }
 
@@ -155,8 +205,8 @@ impl RateLimiter {
         self.renewed()
     }
 
-    /// Returns the limiter for one key: each key has the whole quota, and counts by itself. A second call for a key
-    /// returns the same limiter.
+    /// Returns the limiter for one key: each key has the whole quota, and counts by itself. All limiters of one key
+    /// share what they know. A key that is not used is forgotten within two intervals (1 s at least, 20 s at most).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {
@@ -167,23 +217,43 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     pub fn keyed(&self, key: impl AsRef<str>) -> Self {
-        let key = key.as_ref();
-        let mut keyed = self
-            .shared
-            .keyed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        keyed.forget(self.engine.now());
-        if let Some(limiter) = keyed.limiters.get(key) {
-            return limiter.clone();
-        }
-        let limiter = Self {
-            name: name::keyed(&self.name, key),
-            shared: Arc::default(),
-            ..self.clone()
+        let name = name::keyed(&self.name, key.as_ref());
+        let mut windows = self.quota.windows().iter();
+        let has_state =
+            self.choices.block.is_some() || windows.any(|window| window.has_slots(self.masters));
+        let shared = match has_state {
+            true => self.shared_of(&name),
+            // The engine knows all that there is.
+            false => Arc::default(),
         };
-        keyed.limiters.insert(key.into(), limiter.clone());
-        limiter
+        Self {
+            name,
+            shared,
+            ..self.clone()
+        }
+    }
+
+    /// The state of the limiter with this name, which is one of a key.
+    fn shared_of(&self, name: &Arc<str>) -> Arc<Shared> {
+        let keyed = self.shared.keyed.get_or_init(|| {
+            Arc::new(Keyed {
+                states: Mutex::default(),
+                idle: remembered(self.quota.windows()),
+            })
+        });
+        let mut states = keyed.lock();
+        if let Some(known) = states.by_name.get(name) {
+            return Arc::clone(known);
+        }
+        let shared = Arc::<Shared>::default();
+        states.by_name.insert(Arc::clone(name), Arc::clone(&shared));
+        states.names.push_back(Arc::clone(name));
+        if states.names.len() >= CROWD && !states.is_crowd {
+            states.is_crowd = true;
+            let crowd: Arc<dyn Crowd> = Arc::clone(keyed) as _;
+            self.engine.join_crowd(Arc::downgrade(&crowd));
+        }
+        shared
     }
 
     /// Checks the name and the settings without asking any master, for programs that report bad settings when they
@@ -308,10 +378,6 @@ impl RateLimiter {
         });
         plan.clone()
     }
-
-    fn is_in_use(&self, now: Tick) -> bool {
-        Arc::strong_count(&self.shared) > 1 || self.shared.block.is_good(now)
-    }
 }
 
 impl fmt::Debug for RateLimiter {
@@ -328,31 +394,47 @@ mod tests {
     use super::*;
     use crate::Quorum;
 
-    #[tokio::test]
-    async fn keys_that_nobody_uses_are_forgotten_after_a_while() {
+    const MANY: usize = 2_048;
+
+    fn kept(limiter: &RateLimiter) -> usize {
+        let keyed = limiter.shared.keyed.get();
+        keyed.map_or(0, |keyed| keyed.lock().by_name.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_nobody_uses_are_forgotten_within_two_intervals() {
+        let quorum = Quorum::in_memory(3);
+        for block in [None, Some(2)] {
+            let limit = if block.is_some() { 60 } else { 5 };
+            let mut all = quorum.rate_limiter("api", Quota::new(limit, Duration::from_secs(4)));
+            if let Some(units) = block {
+                all = all.block(units);
+            }
+            let used = all.keyed("used");
+            for key in 0..MANY {
+                let of_key = all.keyed(key.to_string());
+                assert!(of_key.check().await.unwrap().is_allowed());
+            }
+            assert_eq!(kept(&all), MANY + 1);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            // What this process has used is still known.
+            let left = all.keyed((MANY - 1).to_string()).check().await.unwrap();
+            assert_eq!(left.remaining(), if block.is_some() { 1 } else { 3 });
+            tokio::time::sleep(Duration::from_millis(8_250)).await;
+            assert!(kept(&all) < CROWD, "{}", kept(&all));
+            let keyed = all.shared.keyed.get().unwrap();
+            let room = keyed.lock().by_name.capacity();
+            assert!(room < 2 * MANY, "{room}");
+            drop(used);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_a_key_whose_units_are_only_shares() {
         let quorum = Quorum::in_memory(3);
         let all = quorum.rate_limiter("api", Quota::per_minute(60));
-        let used = all.keyed("used");
-        const MANY: usize = 2_048;
-        let now = all.engine.now();
-        // As after a time when there were even more.
-        all.shared.keyed.lock().unwrap().sweep.done(2 * MANY, now);
-        for key in 0..MANY {
-            let _ = all.keyed(key.to_string());
-        }
-        let mut keyed = all.shared.keyed.lock().unwrap();
-        let crowd = keyed.limiters.len();
-        assert_eq!(crowd, MANY + 1);
-        let then = now.plus(Duration::from_secs(60));
-        keyed.forget(then.minus(Duration::from_millis(1)));
-        assert_eq!(keyed.limiters.len(), crowd);
-        keyed.forget(then);
-        assert_eq!(keyed.limiters.len(), 1);
-        assert!(
-            keyed.limiters.capacity() < 16,
-            "{}",
-            keyed.limiters.capacity()
-        );
-        drop(used);
+        assert_eq!(all.keyed("a").check().await.unwrap().remaining(), 59);
+        assert_eq!(all.keyed("a").check().await.unwrap().remaining(), 58);
+        assert_eq!(kept(&all), 0);
     }
 }

@@ -155,7 +155,7 @@ impl Plan {
             }
         });
         let small: Vec<Small> = small.collect();
-        let shares = limited.iter().flat_map(|limited| &limited.windows);
+        let shares = limited.iter().flat_map(|limited| limited.windows.iter());
         let shares = shares.map(|window| window.shared(masters));
         let most = shares.chain(small.iter().map(|small| small.window.limit));
         Ok(Self {
@@ -194,6 +194,18 @@ impl Plan {
         let of_shares = denied.as_ref().filter(holds);
         let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.room));
         of_slots.chain(of_shares).reduce(longer)
+    }
+
+    /// Returns true if slots were used or looked at within this time, or if a denial is still believed.
+    pub(super) fn was_used_within(&self, now: Tick, time: Duration) -> bool {
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_denied = denied.as_ref().is_some_and(|denial| now < denial.until);
+        is_denied
+            || self.small.iter().any(|small| {
+                let seen = small.seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let last = seen.used_at.max(seen.looked_at);
+                last.is_some_and(|last| now < last.plus(time))
+            })
     }
 
     /// The longest of the intervals that are kept as slots.

@@ -172,7 +172,7 @@ mod tests {
             limit: 30,
         };
         let view = |room: &u32| {
-            let mut view = View::new([(window, 10)].into_iter());
+            let mut view = View::new(0, [(window, 10)].into());
             view.looked(at(0), [vec![(SECOND, 10 - room)]]);
             view
         };

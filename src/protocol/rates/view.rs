@@ -1,41 +1,50 @@
 //! This process's knowledge of the units of one node.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::base::{clock::Tick, quota::Window};
 
 /// The units of one node, according to its last answer. Others may have taken units since, so there are never more
 /// units than this says, except for units that were given back.
-#[derive(Debug)]
+///
+/// A process may have one for each of a million keys, so it is small.
+#[derive(Clone, Debug)]
 pub(crate) struct View {
-    intervals: Vec<Interval>,
+    /// Each interval, and the node's share of its limit.
+    windows: Arc<[(Window, u32)]>,
+    /// The units that are taken. Those of one interval are in the order in which they become free.
+    taken: Vec<Taken>,
+    /// The index of the node.
+    pub(crate) node: u32,
     /// Units in requests that are under way.
     asked: u32,
     /// The last time at which the node said which units are taken, and until when.
     pub(crate) looked_at: Option<Tick>,
 }
 
-#[derive(Debug)]
-struct Interval {
-    window: Window,
-    share: u32,
-    /// The units that are taken, and when they become free, the earliest first.
-    taken: Vec<(Tick, u32)>,
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// When they become free.
+    end: Tick,
+    units: u32,
+    interval: u32,
 }
 
 impl View {
     /// A view of a node of which nothing is known: all units may be free.
-    pub(crate) fn new(windows: impl Iterator<Item = (Window, u32)>) -> Self {
-        let intervals = windows.map(|(window, share)| Interval {
-            window,
-            share,
-            taken: Vec::new(),
-        });
+    pub(crate) fn new(node: usize, windows: Arc<[(Window, u32)]>) -> Self {
         Self {
-            intervals: intervals.collect(),
+            node: u32::try_from(node).unwrap_or(u32::MAX),
+            windows,
+            taken: Vec::new(),
             asked: 0,
             looked_at: None,
         }
+    }
+
+    /// Each interval, and the node's share of its limit.
+    pub(crate) fn windows(&self) -> &Arc<[(Window, u32)]> {
+        &self.windows
     }
 
     /// The number of units that there may be at that time.
@@ -45,36 +54,38 @@ impl View {
 
     /// The same, if the requests under way get nothing.
     pub(crate) fn room_then(&self, at: Tick) -> u32 {
-        let rooms = self.intervals.iter().map(|interval| interval.room(at));
+        let rooms = (0..self.windows.len()).map(|interval| self.room_in(interval, at));
         rooms.min().unwrap_or(0)
     }
 
     /// The number of units if none is taken.
     pub(crate) fn share(&self) -> u32 {
-        let shares = self.intervals.iter().map(|interval| interval.share);
+        let shares = self.windows.iter().map(|(_, share)| *share);
         shares.min().unwrap_or(0)
     }
 
     /// The number of units of one interval if none is taken.
     pub(crate) fn share_in(&self, interval: usize) -> u32 {
-        self.intervals.get(interval).map_or(0, |one| one.share)
+        self.windows.get(interval).map_or(0, |(_, share)| *share)
     }
 
     /// The times at which units that are taken now become free.
     pub(crate) fn ends(&self) -> impl Iterator<Item = Tick> + '_ {
-        (0..self.intervals.len()).flat_map(|interval| self.ends_in(interval))
+        let taken = self.taken.iter().filter(|taken| taken.units > 0);
+        taken.map(|taken| taken.end)
     }
 
     /// These times in one interval.
     pub(crate) fn ends_in(&self, interval: usize) -> impl Iterator<Item = Tick> + '_ {
-        let taken = self.intervals.get(interval).map(|one| &one.taken);
-        let taken = taken.into_iter().flatten();
-        taken.filter(|(_, units)| *units > 0).map(|(end, _)| *end)
+        let taken = self.taken_in(interval).filter(|taken| taken.units > 0);
+        taken.map(|taken| taken.end)
     }
 
     /// The number of units that one interval alone would allow, if the requests under way get nothing.
     pub(crate) fn room_in(&self, interval: usize, at: Tick) -> u32 {
-        self.intervals.get(interval).map_or(0, |one| one.room(at))
+        let counts = self.taken_in(interval).filter(|taken| taken.end > at);
+        let taken = counts.fold(0_u32, |sum, taken| sum.saturating_add(taken.units));
+        self.share_in(interval).saturating_sub(taken)
     }
 
     /// This number of units was asked for.
@@ -89,19 +100,19 @@ impl View {
 
     /// This number of units was taken. They may be used for `age` from now on.
     pub(crate) fn takes(&mut self, now: Tick, units: u32, age: Duration) {
-        for interval in &mut self.intervals {
-            interval.takes(now, units, age);
+        for interval in 0..self.windows.len() {
+            self.takes_in(interval, now, units, age);
         }
     }
 
     /// This number of units was given back.
     pub(crate) fn gives_back(&mut self, units: u32) {
-        for interval in &mut self.intervals {
+        for interval in 0..self.windows.len() {
             let mut units = units;
             // The newest units go first, because units that are given back were taken a moment ago.
-            for (_, taken) in interval.taken.iter_mut().rev() {
-                let back = (*taken).min(units);
-                *taken -= back;
+            for taken in self.taken_in_mut(interval).rev() {
+                let back = taken.units.min(units);
+                taken.units -= back;
                 units -= back;
             }
         }
@@ -109,8 +120,8 @@ impl View {
 
     /// The node said how many units it has, by interval.
     pub(crate) fn has(&mut self, now: Tick, rooms: &[u32]) {
-        for (interval, room) in self.intervals.iter_mut().zip(rooms) {
-            if interval.has(now, *room) {
+        for (interval, room) in rooms.iter().enumerate() {
+            if self.learn_room(interval, now, *room) {
                 self.looked_at = None;
             }
         }
@@ -119,13 +130,11 @@ impl View {
     /// The node said that it has only this many units in its fullest interval. The view was wrong, so it counts as
     /// unknown.
     pub(crate) fn found_full(&mut self, now: Tick, room: u32) {
-        for interval in &mut self.intervals {
-            interval.free_at_least(now, room);
+        for interval in 0..self.windows.len() {
+            self.free_at_least(interval, now, room);
         }
         // Nothing says which interval is that full, and a LOOK follows. Until then it is the shortest one.
-        if let Some(first) = self.intervals.first_mut() {
-            first.has(now, room);
-        }
+        self.learn_room(0, now, room);
         self.looked_at = None;
     }
 
@@ -135,53 +144,82 @@ impl View {
         now: Tick,
         taken: impl IntoIterator<Item = Vec<(Duration, u32)>>,
     ) {
-        for (interval, taken) in self.intervals.iter_mut().zip(taken) {
-            let ends = taken.into_iter();
-            interval.taken = ends.map(|(left, units)| (now.plus(left), units)).collect();
+        self.taken.clear();
+        for (interval, taken) in (0..).zip(taken) {
+            let taken = taken.into_iter().map(|(left, units)| Taken {
+                end: now.plus(left),
+                units,
+                interval,
+            });
+            self.taken.extend(taken);
         }
+        self.taken.shrink_to_fit();
         self.looked_at = Some(now);
     }
-}
 
-impl Interval {
-    fn room(&self, at: Tick) -> u32 {
-        let counts = self.taken.iter().filter(|(end, _)| *end > at);
-        let taken = counts.fold(0_u32, |sum, (_, units)| sum.saturating_add(*units));
-        self.share.saturating_sub(taken)
+    // ---- one interval -----------------------------------------------------------------------
+
+    fn taken_in(&self, interval: usize) -> impl Iterator<Item = &Taken> + '_ {
+        let taken = self.taken.iter();
+        taken.filter(move |taken| taken.interval as usize == interval)
     }
 
-    fn takes(&mut self, now: Tick, units: u32, age: Duration) {
-        self.taken.retain(|(end, units)| *end > now && *units > 0);
+    fn taken_in_mut(
+        &mut self,
+        interval: usize,
+    ) -> impl DoubleEndedIterator<Item = &mut Taken> + '_ {
+        let taken = self.taken.iter_mut();
+        taken.filter(move |taken| taken.interval as usize == interval)
+    }
+
+    fn takes_in(&mut self, interval: usize, now: Tick, units: u32, age: Duration) {
+        self.taken.retain(|taken| {
+            taken.interval as usize != interval || (taken.end > now && taken.units > 0)
+        });
+        let Some((window, _)) = self.windows.get(interval) else {
+            return;
+        };
         if units == 0 {
             return;
         }
-        let [kept, width] = [self.window.kept(), self.window.bucket()].map(Duration::from_millis);
+        let [kept, width] = [window.kept(), window.bucket()].map(Duration::from_millis);
         let end = now.plus(age).plus(kept).plus(width);
         // There is one entry for each bucket. Otherwise there would be as many entries as requests.
         let width = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX).max(1);
         let end = Tick::from_nanos(end.nanos().div_ceil(width).saturating_mul(width));
-        match self.taken.iter_mut().rev().find(|(other, _)| *other == end) {
-            Some((_, taken)) => *taken = taken.saturating_add(units),
-            None => self.taken.push((end, units)),
+        let mut newest = self.taken_in_mut(interval).rev();
+        if let Some(taken) = newest.find(|taken| taken.end == end) {
+            taken.units = taken.units.saturating_add(units);
+            return;
         }
+        drop(newest);
+        if self.taken.is_empty() {
+            // Most keys of a crowd are used once.
+            self.taken.reserve_exact(self.windows.len());
+        }
+        self.taken.push(Taken {
+            end,
+            units,
+            interval: u32::try_from(interval).unwrap_or(u32::MAX),
+        });
     }
 
     /// The node has this many units. Returns true if others took some of which this process did not know.
-    fn has(&mut self, now: Tick, room: u32) -> bool {
-        self.free_at_least(now, room);
-        let more = self.room(now).saturating_sub(room);
-        let ahead = Duration::from_millis(self.window.ahead());
-        self.takes(now, more, ahead);
+    fn learn_room(&mut self, interval: usize, now: Tick, room: u32) -> bool {
+        self.free_at_least(interval, now, room);
+        let more = self.room_in(interval, now).saturating_sub(room);
+        let ahead = self.windows.get(interval).map_or(0, |(w, _)| w.ahead());
+        self.takes_in(interval, now, more, Duration::from_millis(ahead));
         more > 0
     }
 
     /// Units that were thought to be taken are free. Most likely they are the oldest.
-    fn free_at_least(&mut self, now: Tick, room: u32) {
-        let mut more = room.saturating_sub(self.room(now));
-        for (end, units) in &mut self.taken {
-            if *end > now {
-                let free = (*units).min(more);
-                *units -= free;
+    fn free_at_least(&mut self, interval: usize, now: Tick, room: u32) {
+        let mut more = room.saturating_sub(self.room_in(interval, now));
+        for taken in self.taken_in_mut(interval) {
+            if taken.end > now {
+                let free = taken.units.min(more);
+                taken.units -= free;
                 more -= free;
             }
         }
@@ -203,7 +241,7 @@ mod tests {
             period: SECOND,
             limit: 3 * share,
         };
-        View::new([(window, share)].into_iter())
+        View::new(0, [(window, share)].into())
     }
 
     #[test]

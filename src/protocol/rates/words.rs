@@ -17,7 +17,7 @@ use crate::base::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Limited {
     pub(crate) name: Name,
-    pub(crate) windows: Vec<Window>,
+    pub(crate) windows: Arc<[Window]>,
 }
 
 /// The number of units that a caller wants.
@@ -113,6 +113,12 @@ pub(crate) enum Outcome {
 /// Something that takes units back.
 pub(crate) trait Purse: Send + Sync {
     fn take_back(&self, limited: &Arc<Limited>, parts: Vec<Part>);
+}
+
+/// A map that has many entries, of which most may be unused.
+pub(crate) trait Crowd: Send + Sync {
+    /// Drops entries that are not needed any more. Returns false if it need not be called again.
+    fn forget(&self, now: Tick) -> bool;
 }
 
 /// Units that were given. Those that are not used when this is dropped go back.
