@@ -20,6 +20,7 @@ use crate::{
         event::Event,
         grant::Grant,
         holdings::Holdings,
+        own_holder::OwnHolder,
         rates::Rates,
         ready::Ready,
         shutdown::Shutdown,
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     holdings: Holdings,
     surveys: Surveys,
     rates: Rates,
+    own_holder: OwnHolder,
     sleeps: Sleeps,
     ready: Ready,
     bootstrap: Bootstrap,
@@ -74,6 +76,7 @@ impl Core {
             holdings: Holdings::new(keeper),
             surveys: Surveys::default(),
             rates: Rates::new(purse),
+            own_holder: OwnHolder::default(),
             sleeps: Sleeps::default(),
             ready: Ready::default(),
             bootstrap: Bootstrap::default(),
@@ -123,6 +126,7 @@ impl Core {
             // After the end callers find their channels closed.
             _ if self.shutdown.is_closed() => {}
             Event::Acquire(acquisition) => {
+                self.own_holder.begins(&self.acquisitions, &acquisition);
                 let grant = self.acquisitions.begin(cluster, acquisition);
                 self.hold(grant);
             }
@@ -260,6 +264,12 @@ impl Core {
             };
             self.ring(key);
         }
+        let due = self.own_holder.due(&self.acquisitions);
+        if due.is_some_and(|due| due <= seen) {
+            let (acquisitions, holdings) = (&self.acquisitions, &self.holdings);
+            self.own_holder
+                .look(&mut self.cluster, acquisitions, holdings);
+        }
         self.settle();
         while let Some(asked) = self.startup.pop_due(&self.cluster, seen) {
             self.obey_after_startup(asked);
@@ -322,6 +332,7 @@ impl Core {
             self.shutdown.next_tick(),
             self.startup.due(&self.cluster),
             self.acquisitions.next_throttled(&self.cluster),
+            self.own_holder.due(&self.acquisitions),
         ]
         .into_iter()
         .flatten()

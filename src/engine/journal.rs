@@ -21,7 +21,9 @@ use crate::{
 /// The number of changes of one node within a minute that are logged. A node with more of them flaps. A restart is four
 /// changes.
 const CHANGES: usize = 6;
-/// The number of acquisitions within a minute that are logged as waiting for a quarantine.
+/// The most names that are logged because this quorum waits for them and holds them.
+const OWN: usize = 1_000;
+/// The number of acquisitions within a minute that are logged as waiting for a quarantine, or for this quorum.
 const WAITS: usize = 10;
 
 /// A record of what was logged.
@@ -30,6 +32,9 @@ pub(super) struct Journal {
     /// Renewals that fail.
     pub(super) renewals: FailingRenewals,
     waits: Budget,
+    own_waits: Budget,
+    /// Names that were logged because this quorum waits for them and holds them.
+    own: BTreeSet<Name>,
     /// Nodes that were logged as too far away for a rate limit.
     far: BTreeSet<usize>,
 }
@@ -40,6 +45,8 @@ impl Default for Journal {
             nodes: Vec::new(),
             renewals: FailingRenewals::default(),
             waits: Budget::new(WAITS),
+            own_waits: Budget::new(WAITS),
+            own: BTreeSet::new(),
             far: BTreeSet::new(),
         }
     }
@@ -75,6 +82,27 @@ impl Journal {
                 name = name.as_str(),
                 votes_in_ms = error.retry_after().map(logs::ms),
                 "one more waits for a quarantine to end"
+            );
+        }
+    }
+
+    /// A call has waited for long for a name that this quorum has held since before. This is logged once for each name.
+    pub(super) fn waits_for_itself(
+        &mut self,
+        now: Tick,
+        name: &Name,
+        holder: &str,
+        waiter: &str,
+        held_for: Duration,
+    ) {
+        if self.own.len() < OWN && !self.own.contains(name) && self.own_waits.pass(now) {
+            self.own.insert(name.clone());
+            logs::warn!(
+                name = name.as_str(),
+                holder,
+                waiter,
+                held_for_ms = logs::ms(held_for),
+                "a call waits for a lock that this process itself holds"
             );
         }
     }

@@ -18,6 +18,7 @@ mod grant;
 mod handle;
 mod holdings;
 mod journal;
+mod own_holder;
 mod rates;
 mod ready;
 mod rollback;

@@ -1,11 +1,11 @@
 //! The goal of an acquisition.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use crate::{
     Error,
     base::{limit::Agreed, name::Name},
-    node::request::{Pool, Side, Target},
+    node::request::{Family, Pool, Side, Target},
 };
 
 #[derive(Clone, Debug)]
@@ -59,6 +59,39 @@ impl Wants {
             Target::Rwlock(name, Side::Writer) => Some(name.of_turn()),
             Target::Rwlock(_, Side::Reader) | Target::Slot(..) => None,
         }
+    }
+}
+
+/// Things that are held are told apart by this and their name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Mutex,
+    Rwlock,
+    Semaphore,
+}
+
+/// The names that a lease of this target holds. The library's own names, and pools of other slots, are not told.
+pub(super) fn names_of(target: &Target) -> (Kind, &[Name]) {
+    match target {
+        Target::Mutex(names) => (Kind::Mutex, names.all()),
+        Target::Rwlock(name, _) => (Kind::Rwlock, slice::from_ref(name)),
+        Target::Slot(pool, _) => (Kind::Semaphore, permits(pool)),
+    }
+}
+
+/// The names for which a call waits. Of a semaphore only if it has one slot: of others another holder may give one back.
+pub(super) fn waits_for(wants: &Wants) -> (Kind, &[Name]) {
+    match wants {
+        Wants::Lock(target) => names_of(target),
+        Wants::Slot(slot) if slot.agreed.slots() == 1 => (Kind::Semaphore, permits(&slot.pool)),
+        Wants::Slot(_) => (Kind::Semaphore, &[]),
+    }
+}
+
+fn permits(pool: &Pool) -> &[Name] {
+    match pool.family {
+        Family::Permits => slice::from_ref(&pool.name),
+        _ => &[],
     }
 }
 

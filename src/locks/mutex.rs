@@ -28,7 +28,8 @@ use crate::{
 ///
 /// It is cheap to clone, and its settings are chained. Other primitives fit other needs:
 /// - If work may lock again what it holds, use a [`ReentrantMutex`](crate::ReentrantMutex). A mutex does not know who
-///   asks: a second [`lock`](Self::lock) waits until the first lease has ended, also in the same task.
+///   asks: a second [`lock`](Self::lock) waits until the first lease has ended, also in the same task. After a ttl the
+///   [log](crate::docs::logs) has a WARN.
 /// - For many readers and one writer, use a [`RwLock`](crate::RwLock).
 /// - To allow several holders, use a [`Semaphore`](crate::Semaphore).
 /// - To lock several names at once, use [`Quorum::mutex_all`](crate::Quorum::mutex_all).

@@ -43,6 +43,8 @@ use crate::{
 ///   time (after 100 ms at the latest).
 /// - **A reader cannot become a writer.** It must release its lease and call [`write`](Self::write). A writer can
 ///   become a reader: [`Lease::downgrade`].
+/// - **A task must not ask again for what it holds**, not even to read twice: it would wait for itself, or for a writer
+///   that waits for it. After a ttl the [log](crate::docs::logs) has a WARN.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {

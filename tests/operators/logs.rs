@@ -418,6 +418,83 @@ async fn a_lease_that_is_held_for_long_is_told_once() {
     assert!(lease.is_valid());
 }
 
+const OWN: &str = "a call waits for a lock that this process itself holds";
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_asks_again_for_what_it_holds_is_warned_about_once() {
+    let (log, _guard) = Log::start();
+    let (nodes, quorum) = voting(3).await;
+    let other = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    other.voting(s(60)).await.unwrap();
+    let mutex = quorum.mutex("mutex");
+    let (twice, rwlock) = (mutex.clone().label("again"), quorum.rwlock("rwlock"));
+    let one = quorum.semaphore("semaphore", 1);
+    let nested = quorum.rwlock("nested");
+    let first = (
+        mutex.label("first").lock().await.unwrap(),
+        rwlock.read().await.unwrap(),
+        one.acquire().await.unwrap(),
+        nested.read().await.unwrap(),
+    );
+    // A writer elsewhere waits for the first read, and the second one waits for the writer.
+    let writer = tokio::spawn(other.rwlock("nested").write());
+    tokio::time::sleep(s(1)).await;
+    let again = async {
+        tokio::join!(
+            twice.lock(),
+            rwlock.write(),
+            one.acquire(),
+            nested.read(),
+            twice.lock(),
+        )
+    };
+    // The default ttl is 10 s.
+    assert!(tokio::time::timeout(s(60), again).await.is_err());
+    let told = log.of(OWN);
+    let all = ["mutex", "nested", "rwlock", "semaphore"];
+    assert_eq!(told.len(), all.len(), "{told:#?}");
+    assert_eq!(names(&told), all.map(str::to_owned).into());
+    for line in &told {
+        assert_eq!(line.level, Level::WARN);
+        assert!(
+            (10_000..13_000).contains(&line.number("held_for_ms")),
+            "{line:?}"
+        );
+    }
+    let mutex = told
+        .iter()
+        .find(|line| line.get("name") == "mutex")
+        .unwrap();
+    assert_eq!(
+        (mutex.get("holder"), mutex.get("waiter")),
+        ("first", "again")
+    );
+    writer.abort();
+    drop(first);
+}
+
+/// Tasks of one process that contend in turns are no reason for a warning, however long they wait.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_take_turns_are_not_warned_about() {
+    let (log, _guard) = Log::start();
+    let (_nodes, quorum) = voting(3).await;
+    let turns = (0..12).map(|_| {
+        let mutex = quorum.mutex("turns");
+        async move {
+            let lease = mutex.lock().await.unwrap();
+            tokio::time::sleep(s(8)).await;
+            lease.release().await.unwrap();
+        }
+    });
+    join_all(turns).await;
+    // A wait that has an end within a ttl, while another task holds it for longer.
+    let _held = quorum.mutex("held").lock().await.unwrap();
+    let soon = quorum.mutex("held").wait_timeout(s(9)).lock().await;
+    assert!(soon.is_err());
+    tokio::time::sleep(s(30)).await;
+    assert_eq!(log.of(OWN).len(), 0, "{:#?}", log.of(OWN));
+}
+
 /// A process was paused, so its holders see the end of their time before the engine does.
 #[tokio::test]
 async fn a_loss_that_its_holder_sees_first_is_told_too() {

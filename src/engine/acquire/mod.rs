@@ -83,6 +83,16 @@ impl Acquisitions {
         })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The calls that wait. For a writer's turn it is the call of the writer.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Acquisition> + '_ {
+        let waiters = self.table.iter().map(|row| &row.waiter);
+        waiters.map(|waiter| &waiter.writer.as_deref().unwrap_or(waiter).acquisition)
+    }
+
     /// The time by which the caller must have its answer. `None` if there is no limit.
     pub(super) fn end_of(&self, id: AcquisitionId) -> Option<Tick> {
         self.table.get(id)?.waiter.acquisition.end()

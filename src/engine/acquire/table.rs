@@ -151,6 +151,14 @@ impl Table {
         self.attempts
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.all.values()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (AcquisitionId, &mut Row)> {
         self.all.iter_mut().map(|(id, one)| (*id, one))
     }

@@ -7,7 +7,7 @@ mod release;
 mod repair;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
 };
 
@@ -16,10 +16,15 @@ use self::{
     held_lease::{HeldLease, reason_of},
     release::Release,
 };
-use super::{cluster::Cluster, grant::Grant, timers::Key};
+use super::{
+    cluster::Cluster,
+    grant::Grant,
+    timers::Key,
+    wants::{Kind, names_of},
+};
 use crate::{
     Error, Lease, LossReason, Silence,
-    base::{ids::ById, logs},
+    base::{clock::Tick, ids::ById, logs, name::Name},
     lease::{
         keeper::{Keeper, LeaseId},
         response::Responder,
@@ -30,6 +35,16 @@ use crate::{
         session::{Purpose, RoundId},
     },
 };
+
+/// A lease that may be waited for.
+pub(super) struct OwnLease<'l> {
+    pub(super) since: Tick,
+    /// Its holder's entry.
+    pub(super) entry: &'l str,
+}
+
+/// The oldest lease of each name.
+pub(super) type OwnLeases<'l> = HashMap<(Kind, &'l Name), OwnLease<'l>>;
 
 /// All leases, and the extensions and releases that are under way for them.
 pub(super) struct Holdings {
@@ -104,6 +119,25 @@ impl Holdings {
         };
         held.lacks.granted(node, counter);
         held.add_held(node);
+    }
+
+    /// The oldest lease of each name. The library's own names are left out.
+    pub(super) fn oldest(&self, now: Tick) -> OwnLeases<'_> {
+        let mut oldest = OwnLeases::new();
+        for held in self.leases.values() {
+            let since = now.minus(held.shared.held_for());
+            let (kind, names) = names_of(&held.target);
+            for name in names.iter().filter(|name| !name.is_own()) {
+                let entry = held.entry.as_str();
+                let lease = oldest
+                    .entry((kind, name))
+                    .or_insert(OwnLease { since, entry });
+                if since < lease.since {
+                    *lease = OwnLease { since, entry };
+                }
+            }
+        }
+        oldest
     }
 
     /// Checks if a lease has to be renewed, or is over.

@@ -1,0 +1,93 @@
+//! Finds calls that wait for a lock that this same quorum holds, for longer than a ttl. A task that asks again for what
+//! it holds waits like that for ever, in silence. So may a task that waits for another one of its process, so the log
+//! only has a hint.
+//!
+//! It costs a look at all waiting calls, at most once a second, and none while no call waits that long.
+
+use std::{mem, time::Duration};
+
+use super::{
+    acquire::Acquisitions,
+    cluster::Cluster,
+    event::{Acquisition, Wait},
+    holdings::{Holdings, OwnLeases},
+    wants::waits_for,
+};
+use crate::base::{clock::Tick, owner::label_of};
+
+/// The shortest wait that is logged, and the shortest time between two looks.
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct OwnHolder {
+    /// The next look, and the last one.
+    due: Option<Tick>,
+    looked_at: Tick,
+}
+
+/// The time from which on the wait is worth a line in the log. `None` if it ends before.
+pub(super) fn is_long_at(acquisition: &Acquisition) -> Option<Tick> {
+    let at = acquisition.asked_at.plus(acquisition.ttl.max(SECOND));
+    let is_longer = acquisition.end().is_none_or(|end| at < end);
+    (acquisition.wait != Wait::Never && is_longer).then_some(at)
+}
+
+impl OwnHolder {
+    /// A call begins beside these.
+    pub(super) fn begins(&mut self, acquisitions: &Acquisitions, acquisition: &Acquisition) {
+        if acquisitions.is_empty() {
+            self.due = None;
+        }
+        let at = is_long_at(acquisition);
+        self.due = [self.due, at].into_iter().flatten().min();
+    }
+
+    /// The time of the next look.
+    pub(super) fn due(&self, acquisitions: &Acquisitions) -> Option<Tick> {
+        self.due.filter(|_| !acquisitions.is_empty())
+    }
+
+    /// Looks at the calls that have waited for long by now.
+    pub(super) fn look(
+        &mut self,
+        cluster: &mut Cluster,
+        acquisitions: &Acquisitions,
+        holdings: &Holdings,
+    ) {
+        let now = cluster.now;
+        let last = mem::replace(&mut self.looked_at, now);
+        let mut next: Option<Tick> = None;
+        let mut leases: Option<OwnLeases<'_>> = None;
+        for acquisition in acquisitions.waiting() {
+            let Some(at) = is_long_at(acquisition) else {
+                continue;
+            };
+            if at > now {
+                next = Some(next.map_or(at, |next| next.min(at)));
+                continue;
+            }
+            // Each call is looked at once.
+            if at <= last {
+                continue;
+            }
+            let leases = leases.get_or_insert_with(|| holdings.oldest(now));
+            let (kind, names) = waits_for(&acquisition.wants);
+            let held = names.iter().find_map(|name| {
+                let lease = leases.get(&(kind, name))?;
+                (lease.since < acquisition.asked_at).then_some((name, lease))
+            });
+            if let Some((name, lease)) = held {
+                let waiter = acquisition.label.as_ref();
+                let waiter = waiter.unwrap_or(&cluster.settings.label);
+                cluster.journal.waits_for_itself(
+                    now,
+                    name,
+                    label_of(lease.entry),
+                    waiter.as_str(),
+                    now.since(lease.since),
+                );
+            }
+        }
+        self.due = next.map(|next| next.max(now.plus(SECOND)));
+    }
+}
