@@ -24,7 +24,7 @@ async fn use_keys(all: &RateLimiter, keys: std::ops::Range<usize>) {
 
 #[tokio::test]
 async fn a_crowd_of_keys_costs_little_memory_and_is_forgotten() {
-    costs_at_most::<30_000>(60, 400).await;
+    costs_at_most::<25_000>(60, 400).await;
 }
 
 /// Of a small limit a process remembers what it has used, because no master tells it with each unit.
