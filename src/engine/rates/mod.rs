@@ -133,7 +133,7 @@ impl Rates {
         limited: &Arc<Limited>,
         parts: Vec<Part>,
     ) {
-        let id = self.limits.used(cluster, &limited);
+        let id = self.limits.used(cluster, limited);
         self.refund(cluster, id, parts);
         if let Some(limit) = self.limits.get_mut(&id)
             && limit.is_waited_for()
