@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
@@ -169,6 +169,60 @@ async fn a_majority_that_refuses_writes_is_an_outage_until_it_takes_them() {
             let _ = run(&fleet.urls(), &["nodes"]).is(0);
         }
     }
+}
+
+/// Writes the key that each handshake writes, as a client does that was met at this moment. `early` is added, so that
+/// the key is recent for longer: it counts as recent within 1 s of the server's clock, before and after.
+fn another_client_is_met(server: &Server, early: Duration) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + early;
+    server.cmd(&["SET", "quorate:time", &now.as_micros().to_string()]);
+}
+
+/// No process has tried to lock, and another client was met just before the servers began to refuse writes.
+#[test]
+fn a_fresh_process_says_that_masters_refuse_writes_though_another_was_just_met() {
+    for kind in Kind::ALL {
+        let fleet = fleet(kind);
+        let urls = fleet.urls();
+        let _ = run(&urls, &["bootstrap", "--force"]).is(0);
+        for cause in Cause::ALL {
+            for args in [
+                &["nodes"][..],
+                &["nodes", "--wait", "majority", "--timeout", "1s"],
+                &["bootstrap", "--connect-timeout", "2s"],
+            ] {
+                for server in &fleet[..] {
+                    another_client_is_met(server, ms(900));
+                    cause.set(server, true);
+                }
+                let done = run(&urls, args);
+                fleet.iter().for_each(|server| cause.set(server, false));
+                let told = format!("{}{}", done.out, done.err);
+                let count = told.matches(cause.code()).count();
+                assert!(count >= 3, "{kind:?} {cause:?} {args:?}: {done:#?}");
+                let _ = done.is(69);
+                // The same holds for the end of the refusal.
+                let _ = run(&urls, &["nodes"]).is(0).prints("3 of 3 vote");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn masters_that_take_writes_again_are_counted_though_others_are_met_all_the_time() {
+    let fleet = fleet(Kind::Redis);
+    let quorum = connect(&fleet).await;
+    let oom = |on| fleet.iter().for_each(|server| Cause::Oom.set(server, on));
+    oom(true);
+    wait_until("all refuse writes", || refusing(&quorum, "OOM") == 3).await;
+    oom(false);
+    wait_until("all vote", || {
+        for server in &fleet[..] {
+            another_client_is_met(server, ms(0));
+        }
+        quorum.health().voting == 3
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -121,7 +121,7 @@ impl Handshakes {
                 match &meeting.write {
                     Some(Ok(())) => self.refused_write = None,
                     Some(Err(error)) => self.refused_write = fault::refused_write(error),
-                    // The answer does not say if the server takes writes, because another handshake had just written.
+                    // No write was tried, because the record is not of this fleet.
                     None => {}
                 }
                 if witness.is_some() {

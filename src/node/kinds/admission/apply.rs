@@ -134,17 +134,16 @@ impl Memory {
             .map(|left| Duration::from_micros(left.abs_diff(at.time)))
     }
 
-    /// Writes TIME, at most once a second. Returns the error if the server refuses the write.
+    /// Writes TIME, at most once a second. Returns the error if the server refuses writes, even where none is due.
     fn write_time(&mut self, at: Moment) -> Option<Result<(), String>> {
-        if self
+        let recent = self
             .age_of_time(at)
-            .is_some_and(|age| age < Duration::from_secs(1))
-        {
-            return None;
-        }
+            .is_some_and(|age| age < Duration::from_secs(1));
         match at.may_write() {
             Ok(()) => {
-                self.time = Some(at.time);
+                if !recent {
+                    self.time = Some(at.time);
+                }
                 Some(Ok(()))
             }
             Err(Fault::Error(text) | Fault::Withheld(text)) => Some(Err(text)),

@@ -90,7 +90,7 @@ pub struct Meeting {
     /// TIME, in µs.
     pub time: u64,
     /// The result of the write that the handshake tried, with the server's error if it was refused. None: it tried
-    /// none, because another handshake had just written.
+    /// none, because the record is not of the client's fleet.
     pub write: Option<Result<(), String>>,
 }
 

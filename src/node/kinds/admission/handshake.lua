@@ -2,7 +2,7 @@
 -- KEYS     boot, open, time
 -- ARGV     format, N, list, max_ttl ms, M ms, v, u, run0, id0, x ms, nonce
 -- RETURNS  {role, mode, eviction, version, run, boot or nil, 1 if open stands now, TIME in µs, the result of writing
---          time: nil if it was not tried; its error; an empty text if it was done}
+--          time: nil if it was not tried; its error; an empty text if the server takes writes}
 -- There is no guard, because this script makes it. It calls INFO once, and writes only what changed. meet.rs says the
 -- same in Rust. The numbers are those of protocol §2.
 local format, n, list, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
@@ -140,8 +140,12 @@ if votes and open ~= guard then
   redis.call('SET', KEYS[2], guard)
 end
 -- This also serves ACQUIRE of several names, which then seldom has to ask for TIME. And it tells whether the server
--- takes writes.
-if not left or math.abs(now - left) >= 1000000 then
-  refused = redis.pcall('SET', KEYS[3], string.format('%.0f', now)).err or ''
+-- takes writes. NX on a key that stands writes nothing, and a server that refuses writes refuses it all the same.
+local done
+if left and math.abs(now - left) < 1000000 then
+  done = redis.pcall('SET', KEYS[3], string.format('%.0f', now), 'NX')
+else
+  done = redis.pcall('SET', KEYS[3], string.format('%.0f', now))
 end
+refused = done and done.err or ''
 return answer(record, votes and 1 or 0)

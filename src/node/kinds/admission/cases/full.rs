@@ -93,21 +93,29 @@ pub(super) async fn a_full_server_is_closed_and_not_opened(trial: &mut Trial<'_>
 }
 
 pub(super) async fn a_full_server_says_that_it_refuses_writes(trial: &mut Trial<'_>) {
-    for full in [false, true, false] {
-        // TIME is written once a second, and only a write can be refused.
-        trial.put(Key::Time, None).await;
+    trial.put(Key::Time, None).await;
+    // TIME was written less than a second ago in some of these steps, by a client that is not this one.
+    for (full, forget) in [(false, false), (true, false), (true, true), (false, true)] {
+        if forget {
+            trial.put(Key::Time, None).await;
+        }
         trial.change(Change::Full(full)).await;
+        let before = trial.stands_in(Key::Time).await;
         let meeting = trial.meet(&hello()).await;
         assert!(meeting.open, "{}: it votes all the same", trial.name());
         let write = meeting.write.unwrap();
         let code = write.as_ref().map_err(|text| text.split(' ').next());
         let wanted = if full { Err(Some("OOM")) } else { Ok(&()) };
-        assert_eq!(code, wanted, "{}", trial.name());
-        let written = trial.stands_in(Key::Time).await.is_some();
-        assert_eq!(written, !full, "{}", trial.name());
-        if written {
+        assert_eq!(code, wanted, "{}: full {full}, {before:?}", trial.name());
+        let after = trial.stands_in(Key::Time).await;
+        if full {
+            assert_eq!(after, before, "{}: it refuses the write", trial.name());
+        } else {
+            assert!(after.is_some(), "{}", trial.name());
             let meeting = trial.meet(&hello()).await;
-            assert_eq!(meeting.write, None, "{}: not again", trial.name());
+            assert_eq!(meeting.write, Some(Ok(())), "{}", trial.name());
+            let again = trial.stands_in(Key::Time).await;
+            assert_eq!(again, after, "{}: once a second", trial.name());
         }
     }
 }
