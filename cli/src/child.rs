@@ -26,6 +26,8 @@ use crate::{
 
 /// The environment variable that tells the command its slot.
 const SLOT: &str = "QUORATE_SLOT";
+/// The variable of the setting `password_command`.
+const PASSWORD_COMMAND: &str = "QUORATE_PASSWORD_COMMAND";
 /// How often to check whether a process has obeyed a signal.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// How long a command may take to obey SIGTSTP: an editor puts the terminal in order first.
@@ -126,8 +128,8 @@ impl Child {
                 Err(_) => self.end(SOFTWARE),
             }
         }
-        // The library waits for password commands, which are in this process' own group. Only process 1 reaps everything,
-        // so there such a command may lose its exit status.
+        // The library waits for password commands, which are in groups of their own. Only process 1 reaps everything, so
+        // there such a command may lose its exit status.
         let of_group = Pid::from_raw(-self.pid.as_raw());
         let orphans = (getpid().as_raw() != 1).then_some(of_group);
         loop {
@@ -359,11 +361,11 @@ impl Drop for Child {
     }
 }
 
-/// Sets what the command finds about the servers in its environment: nothing, or with `keep_env` all settings.
+/// Sets what the command finds about the servers in its environment: no password, or with `keep_env` all settings.
 pub(crate) fn name_servers(command: &mut Command, fleet: &Fleet, keep_env: bool, on_masters: bool) {
     if !keep_env {
-        // The URLs may hold passwords.
-        command.env_remove(NODES);
+        // The URLs may hold passwords, and so may the arguments of the password command.
+        command.env_remove(NODES).env_remove(PASSWORD_COMMAND);
     } else if on_masters {
         fleet.set_environment(command);
     }

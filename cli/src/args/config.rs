@@ -11,6 +11,7 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
+use nix::unistd::geteuid;
 use quorate::{
     Config, Error,
     cli::{SETTINGS, has_password},
@@ -83,12 +84,21 @@ impl ConfigFile {
             mut config,
             has_password,
         } = parse(text).map_err(|wrong| wrong.shown(path, text))?;
-        if config.credentials.password_command.is_some() && metadata.mode() & WRITE_OF_OTHERS != 0 {
-            return Err(format!(
-                "the file {path:?} names a password command, but its mode {:04o} lets other users change it: run \
-                 chmod go-w {path:?}",
-                metadata.mode() & 0o7777
-            ));
+        if config.credentials.password_command.is_some() {
+            let names = format!("the file {path:?} names a password command, but");
+            let (owner, user) = (metadata.uid(), geteuid().as_raw());
+            if !may_name_commands(owner, user) {
+                return Err(format!(
+                    "{names} belongs to user {owner}, who could make user {user} run any program: run chown {user} \
+                     {path:?} if you trust what it says"
+                ));
+            }
+            if metadata.mode() & WRITE_OF_OTHERS != 0 {
+                return Err(format!(
+                    "{names} its mode {:04o} lets other users change it: run chmod go-w {path:?}",
+                    metadata.mode() & 0o7777
+                ));
+            }
         }
         if metadata.is_file() {
             resolve(&mut config, path);
@@ -134,6 +144,11 @@ fn resolve(config: &mut Config, file: &Path) {
 fn looks_like_a_url(path: &Path) -> bool {
     let text = path.to_string_lossy();
     text.contains("://") || text.contains('@')
+}
+
+/// Returns true if `user` may run a program that a file of `owner` names.
+fn may_name_commands(owner: u32, user: u32) -> bool {
+    owner == 0 || owner == user
 }
 
 fn may_be_read_by_others(metadata: &Metadata) -> bool {
@@ -394,6 +409,29 @@ mod tests {
         assert_eq!(with(secret, 0o640).is_ok(), owner == 0);
         for open in ["nodes = [\"redis://u@h\"]", "max_ttl = \"10s\"", ""] {
             with(open, 0o644).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_password_command_in_the_file_of_another_user_is_refused() {
+        assert!(may_name_commands(0, 0) && may_name_commands(0, 7) && may_name_commands(7, 7));
+        assert!(!may_name_commands(7, 0) && !may_name_commands(7, 8));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "[credentials]\npassword_command = \"vault hunter2\"\n";
+        std::fs::write(file.path(), text).unwrap();
+        let read = || ConfigFile::read(file.path(), "--config");
+        read().unwrap();
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(file.path(), Some(65_534), None).is_ok() {
+            let why = read().unwrap_err();
+            assert!(why.contains("belongs to user 65534"), "{why}");
+            assert!(
+                why.contains("chown 0 ") && !why.contains("hunter2"),
+                "{why}"
+            );
+            // Without a command it may be anybody's.
+            std::fs::write(file.path(), "max_ttl = \"9s\"\n").unwrap();
+            read().unwrap();
         }
     }
 

@@ -46,6 +46,7 @@ Environment:
   QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_LABEL           --label
   QUORATE_DIAL_TIMEOUT     --dial-timeout       QUORATE_CACERT          --cacert
   QUORATE_CLIENT_CERT      --client-cert        QUORATE_CLIENT_KEY      --client-key
+  QUORATE_SERVER_NAME      --server-name
   QUORATE_USERNAME         --username           QUORATE_PASSWORD_FILE   --password-file
   QUORATE_PASSWORD_COMMAND                      --password-command
   SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
@@ -114,8 +115,8 @@ The command finds in its environment:
 earlier holder of any of them. Pass it to the resource behind the lock, which has to refuse smaller tokens. With \
 --read it is an epoch: it tells how new the data is, and many readers have the same.
       With --read IT MUST NOT BE USED TO WRITE.
-QUORATE_NODES is removed from it, because it may hold passwords; --keep-env keeps it. QUORATE_NODES_FILE and \
-QUORATE_CONFIG stay: their passwords are in the files.
+QUORATE_NODES and QUORATE_PASSWORD_COMMAND are removed from it, because they may hold passwords; --keep-env keeps \
+them. QUORATE_NODES_FILE and QUORATE_CONFIG stay: their passwords are in the files.
 
 Choose --consul if you run Consul already and need few locks a second. It takes the lock in Consul instead of on \
 Redis or Valkey masters: the same lock as `consul lock` with that name. A lock in Consul and one on masters do not \

@@ -34,8 +34,8 @@ A server that restarted may have forgotten what it gave out. It gives out nothin
 whole interval, the longest of the rates. If only short commands use the servers, run `quorate watch` as a service.
 
 The command replaces this process: it has its process id and its terminal, and gets all signals itself. It finds the \
-name in QUORATE_NAME. The variables that an enclosing `quorate lock` has set stay set. QUORATE_NODES is removed, \
-because it may hold passwords; --keep-env keeps it. If this process is stopped or slow before the command begins, \
+name in QUORATE_NAME. The variables that an enclosing `quorate lock` has set stay set. QUORATE_NODES and \
+QUORATE_PASSWORD_COMMAND are removed, because they may hold passwords; --keep-env keeps them. If this process is stopped or slow before the command begins, \
 the command begins late: the limit applies to the moment when it was allowed.
 
 Nothing is printed while all is well. On a terminal, or with -v, one line tells why it waits. \

@@ -34,6 +34,15 @@ fn done(mut command: Command) -> Done {
     Running::start(command).done()
 }
 
+/// The result with the same servers by TLS.
+fn done_of_tls(urls: &[String], args: &[&str]) -> Done {
+    let urls: Vec<String> = urls
+        .iter()
+        .map(|url| url.replace("redis:", "rediss:"))
+        .collect();
+    done(quorate(&urls, args))
+}
+
 #[test]
 fn a_password_comes_from_a_file_or_a_command() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -157,6 +166,48 @@ fn a_source_that_fails_is_named_and_shows_no_password() {
     let hangs = hangs.display().to_string();
     nodes(&["--password-command", &hangs, "--dial-timeout", "300ms"])
         .prints("the credentials provider gives no answer within 300 ms");
+    let fifo = dir.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let fifo = fifo.display().to_string();
+    nodes(&["--username", "app", "--password-file", &fifo]).prints("it is not a regular file");
+    for option in ["--cacert", "--client-cert"] {
+        let all = ["nodes", option, &fifo, "--client-key", &fifo];
+        let all = if option == "--cacert" {
+            &all[..3]
+        } else {
+            &all
+        };
+        done_of_tls(&urls, all)
+            .is(64)
+            .says("it is not a regular file");
+    }
+}
+
+#[test]
+fn the_locked_command_does_not_inherit_the_password_command() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let urls = [url(&server)];
+    let prints = script(dir.path(), "prints", "echo hunter2");
+    let with_secret = format!("{} sesame", prints.display());
+    let with = |args: &[&str]| {
+        let mut command = quorate(&urls, args);
+        command
+            .env("QUORATE_USERNAME", "app")
+            .env("QUORATE_PASSWORD_COMMAND", &with_secret);
+        done(command).is(0)
+    };
+    with(&["bootstrap", "--new"]);
+    for run in [
+        &["lock", "a"][..],
+        &["semaphore", "s", "--limit", "1"],
+        &["limit", "l", "--rate", "9/200ms"],
+    ] {
+        let kept = [run, &["--keep-env", "--", "env"]].concat();
+        with(&kept).prints("sesame").prints(&urls[0]);
+        let done = with(&[run, &["--", "env"]].concat()).prints("QUORATE_USERNAME=app");
+        assert!(!done.out.contains("sesame"), "{run:?}: {done:#?}");
+    }
 }
 
 #[test]
