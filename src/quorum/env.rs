@@ -88,8 +88,9 @@ macro_rules! make_from_env {
             /// | `QUORATE_PASSWORD_COMMAND` | in place of it, a command that prints the password |
             /// | `QUORATE_USERNAME` | the user for that password; default: the user in the URL, or `default` |
             ///
-            /// The words of the command are separated by blanks, and no shell reads them. It is run for each connection
-            /// and must end within `QUORATE_DIAL_TIMEOUT`. It prints one line, or (with the feature `serde`) JSON:
+            /// The words of the command are separated by blanks, and no shell reads them. It is run for each connection,
+            /// but once at a time: connections that ask while it runs share its answer. It has a process group of its
+            /// own, which is killed if the command runs for longer than `QUORATE_DIAL_TIMEOUT`. It prints one line, or (with the feature `serde`) JSON:
             /// `{"username": "..", "password": "..", "expires_in_s": 900}`, of which only the password is needed. With
             /// `expires_in_s`, connections log in again before that time has passed: see
             /// [`credentials`](Self::credentials). Its standard error is that of this process.

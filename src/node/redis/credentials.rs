@@ -55,6 +55,14 @@ impl Credentials {
         self.expires_in = Some(d);
         self
     }
+
+    /// The same credentials, which were asked for `age` ago.
+    fn aged(self, age: Duration) -> Self {
+        Self {
+            expires_in: self.expires_in.map(|d| d.saturating_sub(age)),
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for Credentials {

@@ -1,6 +1,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use super::*;
+use crate::node::redis::support::HANG;
 
 async fn asked(provider: Provider) -> Result<GivenLogin, String> {
     let user = Some("of-the-url".into());
@@ -69,7 +70,7 @@ async fn a_command_prints_the_password_or_json() {
     let dir = tempfile::tempdir().unwrap();
     let echo = |name: &str, text: &str| script(&dir, name, &format!("printf '%s\\n' '{text}'"));
     let plain = echo("plain", "hunter 2");
-    let run = |path: &PathBuf| command("app", &path.display().to_string());
+    let run = |path: &PathBuf| command("app", &path.display().to_string(), HANG);
     assert_eq!(login(run(&plain)).await, ("app".into(), "hunter 2".into()));
     let json = echo(
         "json",
@@ -87,7 +88,7 @@ async fn a_command_prints_the_password_or_json() {
     let short = echo("short", r#"{"password": "p"}"#);
     assert_eq!(login(run(&short)).await.0, "app");
     // Its words are separated by blanks, and no shell reads them.
-    let words = command("app", "  printf  %s:%s  $HOME  'a  ");
+    let words = command("app", "  printf  %s:%s  $HOME  'a  ", HANG);
     assert_eq!(login(words).await.1, "$HOME:'a");
 }
 
@@ -107,10 +108,134 @@ async fn a_command_that_fails_is_named_and_its_output_is_not_shown() {
         (&missing, "cannot be run: No such file"),
     ] {
         let path = path.display().to_string();
-        let why = refused(command("app", &path)).await;
+        let why = refused(command("app", &path, HANG)).await;
         assert!(why.contains(says) && why.contains(&path), "{why}");
         assert!(!why.contains("hunter2"), "{why}");
     }
+}
+
+/// The processes that wrote their numbers into this file, and that have not ended.
+fn alive(file: &std::path::Path) -> Vec<String> {
+    let numbers = fs::read_to_string(file).unwrap_or_default();
+    let is_alive = |number: &&str| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        // A zombie waits for its parent, which in a container may be a process that never asks.
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.trim().chars().next());
+        state.is_some_and(|state| state != 'Z')
+    };
+    let lines = numbers.lines().filter(is_alive);
+    lines.map(str::to_owned).collect()
+}
+
+async fn until_all_are_dead(file: &std::path::Path) {
+    let deadline = Instant::now() + HANG;
+    while !alive(file).is_empty() {
+        assert!(Instant::now() < deadline, "alive: {:?}", alive(file));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_is_ended_with_its_children_and_runs_once_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, children) = (dir.path().join("runs"), dir.path().join("children"));
+    let text = format!(
+        "echo $$ >> {}\nsleep 600 &\necho $! >> {}\nwait",
+        runs.display(),
+        children.display()
+    );
+    let hangs = script(&dir, "hangs", &text).display().to_string();
+    // It is ended at the limit, or when nobody waits any more.
+    for limit in [Duration::from_millis(300), HANG] {
+        fs::write(&runs, "").unwrap();
+        fs::write(&children, "").unwrap();
+        let provider = command("app", &hangs, limit);
+        let patience = if limit == HANG { None } else { Some(HANG) };
+        let asking = || {
+            let user = Some("app".into());
+            let within = patience.unwrap_or(Duration::from_millis(300));
+            Arc::new(Logins::new(provider.clone(), "h:1", user, within)).ask_again()
+        };
+        // Five connections ask at once.
+        let asked = futures::future::join_all((0..5).map(|_| asking())).await;
+        for given in asked {
+            let why = given.err().expect("it hangs");
+            let says = match patience {
+                Some(_) => "because it ran for 300 ms",
+                None => "no answer within 300 ms",
+            };
+            assert!(why.contains(says), "{why}");
+        }
+        until_all_are_dead(&runs).await;
+        until_all_are_dead(&children).await;
+        let runs = fs::read_to_string(&runs).unwrap();
+        assert_eq!(runs.lines().count(), 1, "{limit:?}: {runs}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_a_command_leaves_behind_keeps_neither_the_answer_nor_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = dir.path().join("left");
+    let text = format!("echo hunter2\nsleep 600 &\necho $! >> {}", left.display());
+    let leaves = script(&dir, "leaves", &text).display().to_string();
+    assert_eq!(
+        login(command("app", &leaves, HANG)).await.1,
+        "hunter2",
+        "the process has its output open"
+    );
+    let left = alive(&left);
+    assert_eq!(left.len(), 1, "an agent may be left on purpose");
+    let pid = rustix::process::Pid::from_raw(left[0].parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn connections_that_ask_while_a_command_runs_get_its_answer_and_its_age() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, go) = (dir.path().join("runs"), dir.path().join("go"));
+    let text = format!(
+        "echo run >> {}\nuntil test -e {}; do sleep 0.01; done\n\
+         echo '{{\"password\": \"p\", \"expires_in_s\": 900}}'",
+        runs.display(),
+        go.display()
+    );
+    let slow = script(&dir, "slow", &text).display().to_string();
+    let provider = command("app", &slow, HANG);
+    let first = tokio::spawn(asked(provider.clone()));
+    while !runs.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second_asked = Instant::now();
+    let second = tokio::spawn(asked(provider.clone()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    fs::write(&go, "").unwrap();
+    let ends = |given: Result<GivenLogin, String>| given.ok().unwrap().ends.unwrap();
+    assert!(first.await.unwrap().is_ok());
+    let second = second.await.unwrap();
+    let second = ends(second);
+    let life = Duration::from_secs(900);
+    assert!(second < second_asked + life, "it counts from the start");
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 1);
+    // The next connection runs it again.
+    assert!(asked(provider).await.is_ok());
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn a_password_file_that_is_a_fifo_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let why = refused(file("app", &path)).await;
+    assert!(
+        why.contains("cannot be read: it is not a regular file"),
+        "{why}"
+    );
 }
 
 #[tokio::test]
