@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
-use crate::base::tls::{ClientCertificate, Trust};
+use crate::node::redis::TlsSettings;
 use crate::{
     Error, MemoryNode, Quorum,
     base::{
@@ -46,9 +46,9 @@ pub(crate) enum Given {
 impl Given {
     /// Sets up TLS to a server that uses it. Other nodes are left as they are.
     #[cfg(feature = "tls-rustls")]
-    pub(crate) fn secure(&mut self, trust: Option<&Trust>, certificate: &ClientCertificate) {
+    pub(crate) fn secure(&mut self, settings: &TlsSettings) {
         if let Self::Target(Target::Server(address)) = self {
-            address.secure(trust, certificate);
+            address.secure(settings);
         }
     }
 

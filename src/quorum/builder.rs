@@ -4,8 +4,6 @@
 use std::path::PathBuf;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-#[cfg(feature = "tls-rustls")]
-use crate::base::tls::{Authorities, ClientCertificate, Identity, IdentityFiles, Trust};
 use crate::{
     Credentials, Error, Quorum,
     base::rules::Rules,
@@ -14,6 +12,12 @@ use crate::{
         assembly::{self, Given},
         settings::{Options, each_setting},
     },
+};
+#[cfg(feature = "tls-rustls")]
+use crate::{
+    base::tls::{Authorities, ClientCertificate, Identity, IdentityFiles, Trust},
+    node::redis::TlsSettings,
+    quorum::settings::server_name,
 };
 
 /// Builds a [`Quorum`]. Only the nodes must be given; every other setting has a default.
@@ -160,7 +164,7 @@ impl Builder {
     ///
     /// Connections that are open stay as they are. Files that do not belong together are read once more after 100 ms,
     /// because one of them may not be written yet. If they still cannot be used, the last pair that could is shown, and
-    /// the node's [`note`](crate::NodeStatus::note) says so.
+    /// the node's [`note`](crate::NodeStatus::note) says so. Only regular files are read, for one connection at a time.
     ///
     /// [`connect`](Self::connect) reads the files too, which blocks the thread, and fails with `Invalid` if they cannot
     /// be used.
@@ -304,16 +308,25 @@ impl Builder {
         let mut nodes = self.nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
         #[cfg(feature = "tls-rustls")]
         {
-            let trust = match self.authorities.transpose()? {
-                Some(authorities) => Some(Trust::Only(authorities)),
-                None => trust_of(&self.options)?,
-            };
-            let certificate = match self.identity.transpose()? {
-                Some(identity) => ClientCertificate::Fixed(identity),
-                None => certificate_of(&self.options)?,
+            let settings = TlsSettings {
+                trust: match self.authorities.transpose()? {
+                    Some(authorities) => Some(Trust::Only(authorities)),
+                    None => trust_of(&self.options)?,
+                },
+                certificate: match self.identity.transpose()? {
+                    Some(identity) => ClientCertificate::Fixed(identity),
+                    None => certificate_of(&self.options)?,
+                },
+                server_name: self
+                    .options
+                    .server_name
+                    .as_deref()
+                    .map(server_name)
+                    .transpose()?,
+                ..TlsSettings::default()
             };
             for node in &mut nodes {
-                node.secure(trust.as_ref(), &certificate);
+                node.secure(&settings);
             }
         }
         let credentials = self.credentials.or_else(|| self.options.credentials());

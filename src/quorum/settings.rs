@@ -3,6 +3,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+#[cfg(feature = "tls-rustls")]
+use rustls::pki_types::ServerName;
+
 use crate::{
     Error,
     base::{name::check_word, owner::Label, rules::Rules},
@@ -130,6 +133,16 @@ macro_rules! each_setting {
                 check: |_, _| needs_tls("client_key"),
                 variable: "QUORATE_CLIENT_KEY",
                 help: "The file with the key of that certificate",
+            }
+            /// The name to expect in the certificates of `rediss://` nodes, and to name to them (SNI). Default: the host
+            /// of each URL.
+            ///
+            /// For nodes that are reached by addresses which their certificates do not have. It applies to all of them.
+            server_name: String {
+                default: "the host of each URL",
+                check: |_, name| check_server_name(name),
+                variable: "QUORATE_SERVER_NAME",
+                help: "The name in the certificates of rediss:// servers that are reached by another name or by an address",
             }
             username: Text {
                 default: "the user in the URL, or default",
@@ -425,7 +438,7 @@ impl Options {
         let of_file = self.password_file.as_deref();
         let of_file = of_file.map(|path| redis::file(user, path));
         let of_command = self.password_command.as_deref();
-        of_file.or_else(|| Some(redis::command(user, of_command?)))
+        of_file.or_else(|| Some(redis::command(user, of_command?, self.dial_timeout())))
     }
 
     /// The prefix of all keys.
@@ -487,6 +500,25 @@ fn needs_tls(name: &str) -> Result<(), Error> {
             "{name} needs quorate's feature `tls-rustls`"
         ))),
     }
+}
+
+fn check_server_name(name: &str) -> Result<(), Error> {
+    needs_tls("server_name")?;
+    #[cfg(feature = "tls-rustls")]
+    server_name(name)?;
+    let _ = name;
+    Ok(())
+}
+
+/// The name to expect in certificates.
+#[cfg(feature = "tls-rustls")]
+pub(crate) fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
+    // The text is not repeated: a URL in the wrong place may hold a password.
+    ServerName::try_from(name.to_owned()).map_err(|_| {
+        Error::Invalid(
+            "server_name must be a DNS name or an IP address, as a certificate has it".into(),
+        )
+    })
 }
 
 fn check_timeout(name: &str, d: &Duration) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use crate::support::{
     Kind, Server, ServerOptions,
-    tls::{Certificates, certificates},
+    tls::{Certificates, certificates, self_signed, signed},
 };
 use quorate::{Builder, Error, NodeState, Quorum};
 
@@ -78,6 +78,101 @@ async fn each_quorum_trusts_its_own() {
     // The last call counts.
     let builder = builder(&other).ca_certificates(&their_ca);
     refused(builder.ca_certificates(&our_text)).await;
+}
+
+/// A quorum of one server with these files. It trusts their CA.
+fn with_files(files: &Certificates, line: &str) -> (Server, Builder) {
+    let options = ServerOptions::new(Kind::Redis).tls(files);
+    let server = options.config(line).start();
+    let builder = builder(&server).ca_certificates(std::fs::read(&files.ca).unwrap());
+    (server, builder)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_of_wrong_server_certificate_is_told_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    certificates(dir);
+    let p256 = "prime256v1";
+    let (one_two, both) = ("tls-protocols \"TLSv1.2\"", "");
+    let p521 = signed(dir, "p521", "secp521r1", "server", 2);
+    for (files, line, says) in [
+        (
+            self_signed(dir, "self", "self_signed"),
+            both,
+            &["(CA:TRUE)", "CA:FALSE"][..],
+        ),
+        (
+            signed(dir, "old", p256, "", 2),
+            both,
+            &["X.509 version 1", "version 3"],
+        ),
+        (p521.clone(), both, &["no algorithm in common", "P-256"]),
+        (p521, one_two, &["no algorithm in common", "P-256"]),
+        (
+            signed(dir, "elsewhere", p256, "elsewhere", 2),
+            both,
+            &["redis.internal", "subjectAltName", "QUORATE_SERVER_NAME"],
+        ),
+        (
+            signed(dir, "expired", p256, "server", -1),
+            both,
+            &["it has expired: renew it"],
+        ),
+        (
+            signed(dir, "client", p256, "client", 2),
+            both,
+            &["extendedKeyUsage must have serverAuth"],
+        ),
+    ] {
+        let (_server, builder) = with_files(&files, line);
+        let why = refused(builder).await;
+        for words in says {
+            assert!(why.contains(words), "no {words:?} in {why}");
+        }
+        let misleads = why.contains("QUORATE_CLIENT_CERT") || why.contains("OtherError");
+        assert!(!misleads, "{why}");
+    }
+    // The advice for the first one is right.
+    let (_server, builder) = with_files(&self_signed(dir, "leaf", "leaf"), "");
+    builder.connect().await.unwrap();
+    // A server of TLS 1.2 that asks for a certificate says no more than one with P-521.
+    let files = signed(dir, "asks", p256, "server", 2);
+    let line = format!("tls-auth-clients yes\n{one_two}");
+    let why = refused(with_files(&files, &line).1).await;
+    assert!(
+        why.contains("asks for a TLS certificate of this client"),
+        "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_name_replaces_the_address_in_the_check_of_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    certificates(dir.path());
+    let files = signed(dir.path(), "elsewhere", "prime256v1", "elsewhere", 2);
+    let (server, right) = with_files(&files, "");
+    let quorum = right.server_name("redis.internal").connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    assert!(quorum.mutex("a").try_lock().await.unwrap().is_some());
+    let ca = std::fs::read(&files.ca).unwrap();
+    let wrong = builder(&server)
+        .ca_certificates(&ca)
+        .server_name("redis.example");
+    let why = refused(wrong).await;
+    assert!(why.contains("redis.example"), "{why}");
+    for name in ["", "a b", "redis://u:hunter2@h"] {
+        let error = builder(&server)
+            .server_name(name)
+            .connect_lazy()
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            matches!(error, Error::Invalid(_)) && text.contains("server_name"),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::{
 use super::certificates::refused;
 use crate::support::{
     Fleet, HANG, Kind, Server, ServerOptions,
-    tls::{Certificates, ClientFiles, certificates, client_certificate},
+    tls::{Certificates, ClientFiles, certificates, client_certificate, signed},
 };
 use quorate::{Builder, Error, Quorum};
 use tempfile::TempDir;
@@ -129,6 +129,8 @@ async fn a_pair_that_cannot_be_used_is_invalid_and_its_key_is_not_shown() {
     let (one, two) = (authority.client("one"), authority.client("two"));
     let read = |path: &Path| fs::read_to_string(path).unwrap();
     let (cert, key) = (read(&one.cert), read(&one.key));
+    let p521 = signed(authority.dir.path(), "p521", "secp521r1", "client", 2);
+    let version_1 = signed(authority.dir.path(), "v1", "prime256v1", "", 2);
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIH=\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let cases = [
@@ -137,6 +139,16 @@ async fn a_pair_that_cannot_be_used_is_invalid_and_its_key_is_not_shown() {
         (key.clone(), cert.clone(), "holds no certificate"),
         (cert.clone(), cert.clone(), "holds no private key"),
         (cert.clone(), encrypted.to_owned(), "the key is encrypted"),
+        (
+            read(&p521.cert),
+            read(&p521.key),
+            "the key cannot be used: it must be RSA",
+        ),
+        (
+            read(&version_1.cert),
+            read(&version_1.key),
+            "it is of X.509 version 1",
+        ),
         (
             cert[..cert.len() / 2].to_owned(),
             key.clone(),
@@ -288,4 +300,35 @@ async fn renewed_files_are_used_by_the_next_connection_and_no_lease_is_lost() {
         assert!(lease.is_valid(), "{}", lease.name());
         lease.release().await.unwrap();
     }
+}
+
+/// Reading a FIFO would hang until somebody writes to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_became_fifos_are_told_and_the_last_pair_is_shown() {
+    let authority = Authority::new();
+    let server = [authority.options().start()];
+    let files = authority.client("client");
+    let builder = authority.builder(&server);
+    let builder = builder.client_certificate_files(&files.cert, &files.key);
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    fs::remove_file(&files.cert).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&files.cert)
+        .status();
+    assert!(made.unwrap().success());
+    kill_connections(&server[0]);
+    let noted = || quorum.nodes()[0].note.clone().unwrap_or_default();
+    let deadline = Instant::now() + HANG;
+    while !noted().contains("cannot be read: it is not a regular file") {
+        assert!(Instant::now() < deadline, "{:?}", quorum.nodes());
+        sleep(Duration::from_millis(20)).await;
+    }
+    all_vote(&quorum).await;
+    let builder = authority.builder(&server);
+    let builder = builder.client_certificate_files(&files.cert, &files.key);
+    let Err(Error::Invalid(why)) = builder.connect_lazy() else {
+        panic!("it was read")
+    };
+    assert!(why.contains("it is not a regular file"), "{why}");
 }

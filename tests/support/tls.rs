@@ -22,7 +22,10 @@ pub fn certificates(dir: &Path) -> Certificates {
                 [client]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = clientAuth\n\
                 [other]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth\n\
                 [server]\nbasicConstraints = critical, CA:FALSE\nextendedKeyUsage = serverAuth, clientAuth\n\
-                subjectAltName = IP:127.0.0.1, DNS:localhost\n";
+                subjectAltName = IP:127.0.0.1, DNS:localhost\n\
+                [self_signed]\nbasicConstraints = critical, CA:TRUE\nsubjectAltName = IP:127.0.0.1\n\
+                [leaf]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1\n\
+                [elsewhere]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = DNS:redis.internal\n";
     std::fs::write(&config, text).expect("a directory that can be written to");
 
     let request = "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
@@ -73,6 +76,48 @@ pub fn client_certificate(dir: &Path, name: &str, extensions: &str, days: i64) -
         ),
     );
     ClientFiles {
+        cert: dir.join(format!("{name}.crt")),
+        key: dir.join(format!("{name}.key")),
+    }
+}
+
+/// Makes a key on this curve, and a certificate `name` with these extensions that the authority in `dir` signs. Without
+/// extensions it is of version 1.
+pub fn signed(dir: &Path, name: &str, curve: &str, extensions: &str, days: i64) -> Certificates {
+    let key = format!("-newkey ec -pkeyopt ec_paramgen_curve:{curve} -nodes -keyout {name}.key");
+    openssl(
+        dir,
+        &format!("req -new -config openssl.cnf {key} -out {name}.csr"),
+    );
+    let extensions = match extensions {
+        "" => String::new(),
+        section => format!("-extfile openssl.cnf -extensions {section}"),
+    };
+    openssl(
+        dir,
+        &format!(
+            "x509 -req -days {days} -in {name}.csr {extensions} -CA ca.crt -CAkey ca.key -CAcreateserial \
+             -out {name}.crt"
+        ),
+    );
+    Certificates {
+        ca: dir.join("ca.crt"),
+        cert: dir.join(format!("{name}.crt")),
+        key: dir.join(format!("{name}.key")),
+    }
+}
+
+/// A certificate with these extensions that signs itself, as many guides make one.
+pub fn self_signed(dir: &Path, name: &str, extensions: &str) -> Certificates {
+    let key = format!("-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key");
+    openssl(
+        dir,
+        &format!(
+            "req -x509 -days 2 -config openssl.cnf -extensions {extensions} {key} -out {name}.crt"
+        ),
+    );
+    Certificates {
+        ca: dir.join(format!("{name}.crt")),
         cert: dir.join(format!("{name}.crt")),
         key: dir.join(format!("{name}.key")),
     }

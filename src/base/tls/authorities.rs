@@ -1,7 +1,5 @@
 //! The authorities whose signature on a server's certificate counts: given certificates, or those of the system.
 
-#[cfg(feature = "tls-rustls")]
-use std::fs;
 use std::{env, error::Error as _, ffi::OsString, path::Path, sync::Arc};
 
 use rustls::{
@@ -10,7 +8,9 @@ use rustls::{
 };
 use rustls_native_certs::{CertificateResult, load_certs_from_paths};
 
-use crate::base::printable::printable;
+#[cfg(feature = "tls-rustls")]
+use crate::base::files::read_regular;
+use crate::base::{files::open_regular, printable::printable};
 
 const FILE: &str = "SSL_CERT_FILE";
 const NO_CERTIFICATE: &str = "it holds no certificate: give the PEM itself (`-----BEGIN CERTIFICATE-----`), not the \
@@ -41,7 +41,7 @@ impl Authorities {
     /// Reads a file with PEM.
     #[cfg(feature = "tls-rustls")]
     pub(crate) fn in_file(path: &Path) -> Result<Self, String> {
-        let pem = fs::read(path).map_err(|error| {
+        let pem = read_regular(path).map_err(|error| {
             format!("the file {path:?} with the CA's certificate cannot be read: {error}")
         })?;
         Self::of(&pem).map_err(|why| match why {
@@ -83,6 +83,8 @@ fn named_roots(
     };
     let is_set = |value: &OsString| !value.is_empty();
     if let Some(file) = file.filter(is_set) {
+        let opened = open_regular(Path::new(&file));
+        opened.map_err(|error| wrong(FILE, &file, error.to_string()))?;
         let found = load_certs_from_paths(Some(Path::new(&file)), None);
         take(found, &mut roots).map_err(|why| wrong(FILE, &file, why))?;
     }
@@ -139,7 +141,7 @@ mod tests {
         fs::write(at("strange.pem"), strange).unwrap();
         for (name, why) in [
             ("missing.pem", "No such file or directory"),
-            ("none", "Is a directory"),
+            ("none", "it is not a regular file"),
             ("empty.pem", "no certificate in PEM format"),
             ("text.pem", "no certificate in PEM format"),
             ("broken.pem", ""),

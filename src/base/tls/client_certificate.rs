@@ -1,7 +1,7 @@
 //! The certificate that connections to masters show: given once, or in files that are read for each connection.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -11,6 +11,7 @@ use std::{
 use rustls::{ClientConfig, ConfigBuilder, client::WantsClientCert};
 
 use super::identity::Identity;
+use crate::base::files::read_regular;
 
 /// A renewal writes two files. A pair that does not fit is read again after this time.
 const HALF_RENEWED: Duration = Duration::from_millis(100);
@@ -60,7 +61,7 @@ fn read_twice(certificates: &Path, key: &Path) -> Result<Identity, String> {
 
 fn read(certificates: &Path, key: &Path) -> Result<Identity, String> {
     let text = |path: &Path| {
-        fs::read(path).map_err(|error| format!("the file {path:?} cannot be read: {error}"))
+        read_regular(path).map_err(|error| format!("the file {path:?} cannot be read: {error}"))
     };
     Identity::of(&text(certificates)?, &text(key)?)
         .map_err(|why| format!("{why} (files {certificates:?} and {key:?})"))

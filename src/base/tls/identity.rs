@@ -10,7 +10,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use crate::base::printable::printable;
+use super::words::{KEYS, fault_of};
 
 /// A client's certificate with its key, which belong together.
 #[derive(Clone)]
@@ -39,10 +39,11 @@ impl Identity {
             Err(rustls::Error::InconsistentKeys(_)) => {
                 Err("the certificate and the key do not belong together".into())
             }
-            Err(error) => Err(format!(
-                "the certificate or the key cannot be used: {}",
-                printable(error)
+            Err(rustls::Error::InvalidCertificate(fault)) => Err(format!(
+                "the certificate cannot be used: {}",
+                fault_of(&fault)
             )),
+            Err(_) => Err(format!("the key cannot be used: it must be {KEYS}")),
         }
     }
 

@@ -8,6 +8,7 @@ mod authorities;
 #[cfg(feature = "tls-rustls")]
 mod client_certificate;
 mod identity;
+mod words;
 
 #[cfg(feature = "tls-rustls")]
 use std::path::Path;
@@ -18,7 +19,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert
 #[cfg(feature = "tls-rustls")]
 pub(crate) use self::client_certificate::{ClientCertificate, IdentityFiles};
 use self::{anybody::TrustAnybody, authorities::system_roots};
-pub(crate) use self::{authorities::Authorities, identity::Identity};
+pub(crate) use self::{authorities::Authorities, identity::Identity, words::fault_of};
 
 /// The servers whose certificate is accepted.
 #[derive(Clone)]

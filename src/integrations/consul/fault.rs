@@ -1,10 +1,13 @@
 //! The reasons why Consul did not do a request, and the errors that callers get.
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{error::Error as _, io, sync::Arc, time::Duration};
 
 use reqwest::StatusCode;
 
-use crate::{Error, NodeReport, Report, Silence, Vote, base::printable::printable};
+use crate::{
+    Error, NodeReport, Report, Silence, Vote,
+    base::{printable::printable, tls::fault_of},
+};
 
 /// Consul's answer without a leader.
 const NO_LEADER: &str = "No cluster leader";
@@ -143,8 +146,23 @@ fn root_of(error: &reqwest::Error) -> String {
     while let Some(source) = last.source() {
         last = source;
     }
-    let _ = error.source();
-    printable(last)
+    words_of(last)
+}
+
+/// A certificate's fault says what to do. TLS hides its error in one of input and output.
+fn words_of(error: &(dyn std::error::Error + 'static)) -> String {
+    let inner = error.downcast_ref::<io::Error>();
+    let inner = inner.and_then(io::Error::get_ref);
+    let of_tls = match inner {
+        Some(inner) => inner.downcast_ref(),
+        None => error.downcast_ref(),
+    };
+    match of_tls {
+        Some(rustls::Error::InvalidCertificate(fault)) => {
+            format!("its TLS certificate is not accepted: {}", fault_of(fault))
+        }
+        _ => printable(error),
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +191,20 @@ mod tests {
             fault(500, "rpc error\n"),
             ("answered with an error: rpc error".into(), false)
         );
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_accepted_is_told_with_what_to_do() {
+        let inner: Box<dyn std::error::Error + Send + Sync> = "CaUsedAsEndEntity".into();
+        let fault = rustls::CertificateError::Other(rustls::OtherError(Arc::from(inner)));
+        let error = rustls::Error::InvalidCertificate(fault);
+        for text in [words_of(&error), words_of(&io::Error::other(error.clone()))] {
+            assert!(
+                text.contains("CA:FALSE") && !text.contains("OtherError"),
+                "{text}"
+            );
+        }
+        assert_eq!(words_of(&io::Error::other("gone")), "gone");
     }
 
     #[test]

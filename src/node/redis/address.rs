@@ -13,9 +13,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 pub use self::into_node::IntoNode;
 pub(crate) use self::into_node::Target;
 #[cfg(feature = "tls-rustls")]
-use super::tls::Tls;
-#[cfg(feature = "tls-rustls")]
-use crate::base::tls::{ClientCertificate, Trust};
+use super::tls::{Tls, TlsSettings};
 
 #[cfg(not(feature = "tls-rustls"))]
 const NO_TLS: &str = "TLS needs quorate's feature `tls-rustls`";
@@ -125,14 +123,11 @@ impl Address {
         })
     }
 
-    /// If it uses TLS, shows this certificate, and trusts only these servers unless it is `#insecure`.
+    /// Applies these settings if it uses TLS.
     #[cfg(feature = "tls-rustls")]
-    pub(crate) fn secure(&mut self, trust: Option<&Trust>, certificate: &ClientCertificate) {
+    pub(crate) fn secure(&mut self, settings: &TlsSettings) {
         if let Endpoint::Tls { tls, .. } = &mut self.endpoint {
-            tls.show(certificate);
-            if let Some(trust) = trust {
-                tls.trust(trust);
-            }
+            tls.set(settings);
         }
     }
 

@@ -325,7 +325,7 @@ impl<S: Stream> Connection for RedisConnection<S> {
 
 fn failed(what: &str, error: &io::Error) -> String {
     #[cfg(feature = "tls-rustls")]
-    if let Some(advice) = super::tls::advice(error) {
+    if let Some(advice) = super::tls::advice(error, None) {
         return format!("{what} failed: {advice}");
     }
     format!("{what} failed: {}", printable(error))

@@ -53,6 +53,8 @@ enum Stage {
     Credentials,
     Connect,
     #[cfg(feature = "tls-rustls")]
+    Files,
+    #[cfg(feature = "tls-rustls")]
     Tls,
     Hello,
 }
@@ -62,6 +64,11 @@ impl Stage {
         match self {
             Self::Credentials => "the credentials provider gives no answer",
             Self::Connect => "no connection",
+            #[cfg(feature = "tls-rustls")]
+            Self::Files => {
+                "the files with certificates (QUORATE_CACERT, QUORATE_CLIENT_CERT, SSL_CERT_FILE, or the system's) were \
+                 not read"
+            }
             #[cfg(feature = "tls-rustls")]
             Self::Tls => {
                 "it accepts connections, but does not answer in TLS \
@@ -90,8 +97,10 @@ impl Attempt<'_> {
             #[cfg(feature = "tls-rustls")]
             Endpoint::Tls { host, port, tls } => {
                 let stream = connect(host, *port, self.limit).await?;
+                self.stage = Stage::Files;
+                let (config, note) = tls.config().await?;
                 self.stage = Stage::Tls;
-                let (stream, note) = tls.wrap(stream).await?;
+                let stream = tls.wrap(config, stream).await?;
                 self.log_in(stream, address, note).await
             }
             #[cfg(unix)]

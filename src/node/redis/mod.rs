@@ -33,6 +33,8 @@ pub(crate) use address::{Address, Target};
 pub use credentials::Credentials;
 pub(crate) use credentials::{BoxError, Provider, command, file};
 pub(crate) use encode::Keys;
+#[cfg(feature = "tls-rustls")]
+pub(crate) use tls::TlsSettings;
 
 use self::credentials::Logins;
 use super::{Dial, Node};

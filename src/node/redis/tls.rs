@@ -4,6 +4,7 @@
 //! work, and a certificate that was replaced is noticed.
 
 mod advice;
+mod asked;
 
 use std::sync::Arc;
 
@@ -12,9 +13,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 pub(super) use self::advice::advice;
-use self::advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer};
+use self::{
+    advice::{UNKNOWN_TO_AUTHORITIES, is_unknown_issuer},
+    asked::Asked,
+};
 use crate::{
     base::{
+        files::OneReader,
         printable::printable,
         tls::{ClientCertificate, Trust},
     },
@@ -27,6 +32,20 @@ pub(super) struct Tls {
     pub(super) name: ServerName<'static>,
     pub(super) trust: Trust,
     shows: ClientCertificate,
+    files: OneReader,
+}
+
+/// What a quorum sets for all of its servers.
+#[derive(Default)]
+pub(crate) struct TlsSettings {
+    /// The servers to trust. By default those that the system trusts.
+    pub(crate) trust: Option<Trust>,
+    /// The certificate to show to a server that asks for one.
+    pub(crate) certificate: ClientCertificate,
+    /// The name to expect in certificates. By default the host of each URL.
+    pub(crate) server_name: Option<ServerName<'static>>,
+    /// Reads the files, for one connection at a time.
+    pub(crate) files: OneReader,
 }
 
 impl Tls {
@@ -41,28 +60,33 @@ impl Tls {
                 Trust::System
             },
             shows: ClientCertificate::None,
+            files: OneReader::default(),
         })
     }
 
-    /// Trusts only these servers, unless it trusts any.
-    pub(super) fn trust(&mut self, trust: &Trust) {
-        if !matches!(self.trust, Trust::Anybody) {
+    /// Applies the settings. A connection that trusts any server goes on to do so.
+    pub(super) fn set(&mut self, settings: &TlsSettings) {
+        if let Some(trust) = &settings.trust
+            && !matches!(self.trust, Trust::Anybody)
+        {
             self.trust = trust.clone();
         }
+        if let Some(name) = &settings.server_name {
+            self.name = name.clone();
+        }
+        self.shows = settings.certificate.clone();
+        self.files = settings.files.clone();
     }
 
-    /// Shows this certificate to a server that asks for one.
-    pub(crate) fn show(&mut self, certificate: &ClientCertificate) {
-        self.shows = certificate.clone();
-    }
-
-    /// The encrypted stream, and a note for operators if there is one.
+    /// The encrypted stream.
     pub(super) async fn wrap(
         &self,
+        mut config: ClientConfig,
         tcp: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Option<String>), DialError> {
-        let (config, note) = self.config().await.map_err(DialError::Refused)?;
-        let stream = TlsConnector::from(Arc::new(config))
+    ) -> Result<TlsStream<TcpStream>, DialError> {
+        let asked = Arc::new(Asked::new(Arc::clone(&config.client_auth_cert_resolver)));
+        config.client_auth_cert_resolver = Arc::clone(&asked) as _;
+        TlsConnector::from(Arc::new(config))
             .connect(self.name.clone(), tcp)
             .await
             .map_err(|error| {
@@ -70,27 +94,29 @@ impl Tls {
                 if given && is_unknown_issuer(&error) {
                     return DialError::Refused(UNKNOWN_TO_AUTHORITIES.into());
                 }
-                advice(&error).map(DialError::Refused).unwrap_or_else(|| {
+                let advice = advice(&error, Some(asked.answer()));
+                advice.map(DialError::Refused).unwrap_or_else(|| {
                     DialError::Unreachable(format!(
                         "it breaks off the TLS handshake ({}); \
                          if this is a plain port, use redis://",
                         printable(error)
                     ))
                 })
-            })?;
-        Ok((stream, note))
+            })
     }
 
-    /// The TLS settings. Files are read on a thread for blocking work.
-    async fn config(&self) -> Result<(ClientConfig, Option<String>), String> {
+    /// The TLS settings, and a note for operators if there is one. Files are read on a thread for blocking work.
+    pub(super) async fn config(&self) -> Result<(ClientConfig, Option<String>), DialError> {
         let (trust, shows) = (self.trust.clone(), self.shows.clone());
         let reads_files = trust.reads_files() || shows.reads_files();
         let make = move || trust.config().map(|builder| shows.complete(builder));
-        match reads_files {
-            true => tokio::task::spawn_blocking(make)
-                .await
-                .map_err(|error| error.to_string())?,
+        let made = match reads_files {
+            true => {
+                let made = self.files.run(make).await;
+                made.unwrap_or_else(|error| Err(error.to_string()))
+            }
             false => make(),
-        }
+        };
+        made.map_err(DialError::Refused)
     }
 }

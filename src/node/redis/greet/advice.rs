@@ -41,7 +41,10 @@ pub(super) fn no_reply(
         (Silence::Closed, None) => None,
     };
     #[cfg(feature = "tls-rustls")]
-    if let Some(advice) = error.as_ref().and_then(crate::node::redis::tls::advice) {
+    if let Some(advice) = error
+        .as_ref()
+        .and_then(|error| crate::node::redis::tls::advice(error, None))
+    {
         return Refused(advice);
     }
     let why = error

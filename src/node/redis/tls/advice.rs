@@ -4,7 +4,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 
-use crate::base::printable::printable;
+use super::asked::Wanted;
+use crate::base::{printable::printable, tls::fault_of};
 
 pub(super) const UNKNOWN_TO_AUTHORITIES: &str = "its TLS certificate is not signed by any CA in ca_certificates (QUORATE_CACERT): add \
      the certificate of the CA that signed it";
@@ -25,8 +26,12 @@ pub(super) fn is_unknown_issuer(error: &io::Error) -> bool {
     )
 }
 
-/// The reason and the remedy, if TLS itself failed and not the connection under it.
-pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
+const NOTHING_IN_COMMON: &str = "the TLS handshake failed, because it has no algorithm in common with this client: its \
+     certificate may have a key that is not supported, such as P-521 (use RSA, P-256, P-384 or Ed25519), or its \
+     tls-ciphers or tls-ciphersuites leave nothing";
+
+/// The reason and the remedy, if TLS itself failed and not the connection under it. `wanted` is `None` if it is not known.
+pub(in crate::node::redis) fn advice(error: &io::Error, wanted: Option<Wanted>) -> Option<String> {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
     let unknown_issuer = is_unknown_issuer(error);
     let error = rustls_error(error)?;
@@ -35,11 +40,17 @@ pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
              file in the environment variable SSL_CERT_FILE, or, in a program, give the file's text to \
              Builder::ca_certificates (in tests, #insecure in the URL accepts any certificate)"
             .into(),
-        InvalidCertificate(_) => {
+        InvalidCertificate(fault) => {
+            use CertificateError::{NotValidForName, NotValidForNameContext};
+            let or_else = match fault {
+                NotValidForName | NotValidForNameContext { .. } => {
+                    ", or set server_name (QUORATE_SERVER_NAME) to a name that it has"
+                }
+                _ => "",
+            };
             format!(
-                "its TLS certificate is not accepted: {} \
-                 (in tests, #insecure in the URL accepts any)",
-                printable(error)
+                "its TLS certificate is not accepted: {}{or_else}",
+                fault_of(fault)
             )
         }
         InvalidMessage(_) => {
@@ -47,14 +58,22 @@ pub(in crate::node::redis) fn advice(error: &io::Error) -> Option<String> {
         }
         AlertReceived(alert) => match refused_certificate(*alert) {
             Some(why) => format!("it refuses the TLS certificate of this client: {why}"),
-            None if *alert == AlertDescription::CertificateRequired => ASKS_FOR_CERTIFICATE.into(),
-            // TLS 1.2 says only this if a certificate is missing.
-            None if *alert == AlertDescription::HandshakeFailure => format!(
-                "the TLS handshake failed: {}; if it asks for a TLS certificate of this client, name its files in \
-                 QUORATE_CLIENT_CERT and QUORATE_CLIENT_KEY",
-                printable(error)
-            ),
-            None => format!("the TLS handshake failed: {}", printable(error)),
+            None => match (*alert, wanted) {
+                (AlertDescription::CertificateRequired, _) => ASKS_FOR_CERTIFICATE.into(),
+                // TLS 1.2 says only this if a certificate is missing.
+                (AlertDescription::HandshakeFailure, Some(Wanted::Missing)) => {
+                    ASKS_FOR_CERTIFICATE.into()
+                }
+                (AlertDescription::HandshakeFailure, Some(Wanted::Not)) => NOTHING_IN_COMMON.into(),
+                (AlertDescription::ProtocolVersion, _) => {
+                    "it speaks neither TLS 1.2 nor TLS 1.3: allow one of them there (tls-protocols)"
+                        .into()
+                }
+                _ => format!(
+                    "the TLS handshake failed: {}; see the server's log for the reason",
+                    printable(error)
+                ),
+            },
         },
         _ => format!("the TLS handshake failed: {}", printable(error)),
     })

@@ -7,9 +7,12 @@ use super::*;
 use crate::node::answer::Answer;
 use crate::{
     base::tls::{Authorities, Trust},
-    node::redis::support::{
-        again,
-        tls::{Certificates, certificates},
+    node::redis::{
+        TlsSettings,
+        support::{
+            again,
+            tls::{Certificates, certificates},
+        },
     },
 };
 
@@ -31,7 +34,10 @@ fn trusting(url: &str, ca: &Path, expected: Option<&'static str>) -> Address {
         panic!("{url}")
     };
     let authorities = Authorities::of(&std::fs::read(ca).unwrap()).unwrap();
-    tls.trust(&Trust::Only(authorities));
+    tls.set(&TlsSettings {
+        trust: Some(Trust::Only(authorities)),
+        ..TlsSettings::default()
+    });
     if let Some(name) = expected {
         tls.name = name.try_into().unwrap();
     }
@@ -137,6 +143,36 @@ async fn a_plain_port_taken_for_tls_or_the_reverse_names_the_scheme() {
     assert!(text.contains("use redis://"), "{why:?}");
 }
 
+#[tokio::test]
+async fn files_that_hang_are_told_and_not_taken_for_a_plain_port() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = tls_server(dir.path(), "");
+    let mut address = address(&server.url());
+    let Endpoint::Tls { tls, .. } = &mut address.endpoint else {
+        panic!("{}", server.url())
+    };
+    let settings = TlsSettings::default();
+    tls.set(&settings);
+    let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+    let other = settings.files.clone();
+    let other = tokio::spawn(async move { other.run(move || hangs.recv()).await });
+    tokio::task::yield_now().await;
+    let limit = Duration::from_millis(300);
+    let keys = Arc::new(Keys::new("quorate"));
+    let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
+    let why = dialled.err().unwrap();
+    let Unreachable(text) = &why else {
+        panic!("{why:?}")
+    };
+    assert!(
+        text.contains("the files with certificates")
+            && text.contains("were not read within 300 ms"),
+        "{text}"
+    );
+    drop(go_on);
+    let _ = other.await.unwrap().unwrap();
+}
+
 /// The variable counts for a whole process, so another process reads it.
 #[tokio::test]
 async fn ssl_cert_file_replaces_the_systems_certificates() {
@@ -144,8 +180,10 @@ async fn ssl_cert_file_replaces_the_systems_certificates() {
     let (server, files) = tls_server(dir.path(), "");
     let elsewhere = tempfile::tempdir().unwrap();
     let stranger = certificates(elsewhere.path());
-    let empty = dir.path().join("empty.pem");
+    let (empty, fifo) = (dir.path().join("empty.pem"), dir.path().join("fifo"));
     std::fs::write(&empty, "").unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
     for (ca, outcome) in [
         (&files.ca, "outcome: greeted"),
         (
@@ -153,6 +191,10 @@ async fn ssl_cert_file_replaces_the_systems_certificates() {
             "outcome: Refused(\"its TLS certificate is not signed by any CA that this machine trusts",
         ),
         (&empty, "outcome: Refused(\"SSL_CERT_FILE names "),
+        (
+            &fifo,
+            "no certificate was found there: it is not a regular file",
+        ),
     ] {
         let child = again(module_path!(), "child")
             .arg("--ignored")
