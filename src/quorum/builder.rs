@@ -195,7 +195,8 @@ impl Builder {
     ///
     /// If the credentials expire ([`Credentials::expires_in`]), it is called again when 70 to 80 % of that time has
     /// passed. The connection then logs in again and stays open, so no lease and no place in a queue is lost, provided
-    /// that a majority of the nodes accepts the new credentials before the old ones end. One node logs in at a time. A
+    /// that a majority of the nodes accepts the new credentials before the old ones end. One node logs in at a time, and
+    /// tries the credentials on a connection of its own first, because a server accepts a user without rights too. A
     /// node that refuses is logged at WARN and noted in [`Quorum::nodes`]; its connection stays with the old login as
     /// long as the server lets it, and tries again.
     ///

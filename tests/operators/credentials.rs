@@ -270,6 +270,55 @@ async fn a_refused_login_is_noted_and_the_connection_stays() {
     }
 }
 
+/// A server accepts the login of a user without rights, and then refuses every command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_that_lack_rights_are_noted_and_cost_no_connection() {
+    let options = options(Kind::Redis, "right").acl("poor on >right ~* &* +@connection");
+    let fleet = Fleet::start_with(3, options);
+    let user = Arc::new(Mutex::new("app"));
+    let given = Arc::clone(&user);
+    let urls = fleet
+        .iter()
+        .map(|server| format!("redis://127.0.0.1:{}", server.port()));
+    let builder = Quorum::builder().nodes(urls).credentials(move |_| {
+        let user = *given.lock().unwrap();
+        async move { Ok(Credentials::new(user, "right").expires_in(ms(1_500))) }
+    });
+    let quorum = builder.connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    until("all vote", &quorum, all_vote).await;
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    let connections = || {
+        let ids = |server: &Server| {
+            let clients = server.cmd(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+            let clients: String = redis::FromRedisValue::from_redis_value(clients).unwrap();
+            let ids = clients.lines().filter_map(|line| line.split(' ').next());
+            ids.map(str::to_owned).collect::<Vec<_>>()
+        };
+        fleet.iter().map(ids).collect::<Vec<_>>()
+    };
+    let before = connections();
+    let all_noted = |quorum: &Quorum| {
+        let nodes = quorum.nodes();
+        let mut notes = nodes
+            .iter()
+            .map(|node| node.note.clone().unwrap_or_default());
+        notes.all(|note| {
+            note.contains("lack rights") && note.contains("from user \"poor\": grant them")
+        })
+    };
+    *user.lock().unwrap() = "poor";
+    until("noted", &quorum, all_noted).await;
+    assert!(all_vote(&quorum), "{:?}", quorum.nodes());
+    assert_eq!(connections(), before, "the same connections");
+    *user.lock().unwrap() = "app";
+    let is_clear = |quorum: &Quorum| quorum.nodes().iter().all(|node| node.note.is_none());
+    until("clear", &quorum, is_clear).await;
+    assert_eq!(connections(), before, "the same connections");
+    assert!(lease.is_valid());
+    lease.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_that_was_deleted_comes_back_with_new_credentials() {
     let vault = Vault::new("one", Some(ms(60_000)));

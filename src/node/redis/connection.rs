@@ -20,7 +20,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    credentials::{self, GivenLogin, Logins},
+    credentials::{self, GivenLogin},
     decode,
     encode::{self, Keys},
     frame::{Garbage, Inbox},
@@ -36,6 +36,9 @@ use crate::{
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+/// Gets the next login.
+pub(crate) type NextLogin = Box<dyn Fn() -> BoxFuture<'static, Result<GivenLogin, String>> + Send>;
 
 /// A login that has not been answered yet.
 enum NewLogin {
@@ -57,7 +60,7 @@ pub(super) struct RedisConnection<S> {
     /// The secrets that are never shown, even if the server repeats them.
     secret: Secret,
     /// Where to get the next login.
-    logins: Option<Arc<Logins>>,
+    logins: Option<NextLogin>,
     new_login: Option<NewLogin>,
     /// Until when the login lasts that was answered last, or why it failed, if that is not passed on yet.
     logged_in: Option<Result<Option<Instant>, String>>,
@@ -108,9 +111,9 @@ impl<S> RedisConnection<S> {
         });
     }
 
-    /// It has logged in with these credentials, which last until then.
-    pub(crate) fn set_login(&mut self, logins: Arc<Logins>, ends: Option<Instant>) {
-        self.logins = Some(logins);
+    /// It has logged in with credentials that last until `ends`.
+    pub(crate) fn set_login(&mut self, next: NextLogin, ends: Option<Instant>) {
+        self.logins = Some(next);
         self.logged_in = ends.map(|ends| Ok(Some(ends)));
     }
 
@@ -234,8 +237,7 @@ impl<S: Stream> Connection for RedisConnection<S> {
 
     fn log_in(&mut self) {
         if let (Some(logins), None) = (&self.logins, &self.new_login) {
-            let asked = Arc::clone(logins).ask_again();
-            self.new_login = Some(NewLogin::Asked(Box::pin(asked)));
+            self.new_login = Some(NewLogin::Asked(logins()));
         }
     }
 

@@ -9,10 +9,11 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::{
     address::{Address, Endpoint},
-    connection::{RedisConnection, Stream},
-    credentials::Logins,
+    connection::{NextLogin, RedisConnection, Stream},
+    credentials::{GivenLogin, Logins},
     encode::Keys,
     greet::greet,
+    rights::Missing,
 };
 use crate::{
     base::{printable::printable, text::seconds},
@@ -125,9 +126,9 @@ impl Attempt<'_> {
             Some(logins) => {
                 self.stage = Stage::Credentials;
                 let given = logins.ask().await.map_err(Refused)?;
-                let address = address.with_login(given.login);
-                let mut connection = self.greet(stream, &address).await?;
-                connection.set_login(logins, given.ends);
+                let with_login = address.with_login(given.login);
+                let mut connection = self.greet(stream, &with_login).await?;
+                connection.set_login(self.next_login(logins, address), given.ends);
                 connection
             }
         };
@@ -137,6 +138,15 @@ impl Attempt<'_> {
         Ok(Box::new(connection))
     }
 
+    /// How the connection gets its next login.
+    fn next_login(&self, logins: Arc<Logins>, address: &Address) -> NextLogin {
+        let (keys, address, limit) = (Arc::clone(&self.keys), address.clone(), self.limit);
+        Box::new(move || {
+            let (logins, keys) = (Arc::clone(&logins), Arc::clone(&keys));
+            Box::pin(next_login(logins, keys, address.clone(), limit))
+        })
+    }
+
     async fn greet<S: Stream>(
         &mut self,
         stream: S,
@@ -144,6 +154,26 @@ impl Attempt<'_> {
     ) -> Result<RedisConnection<S>, DialError> {
         self.stage = Stage::Hello;
         greet(stream, address, Arc::clone(&self.keys), self.channel).await
+    }
+}
+
+/// Asks for a new login, and tries it on a connection of its own. A server accepts the login of a user without rights,
+/// and this would cost the connection that lives.
+async fn next_login(
+    logins: Arc<Logins>,
+    keys: Arc<Keys>,
+    address: Address,
+    limit: Duration,
+) -> Result<GivenLogin, String> {
+    let given = logins.ask_again().await?;
+    let address = address.with_login(given.login.clone());
+    let no_channel = Arc::from("");
+    match dial(&address, None, keys, &no_channel, limit).await {
+        Err(Refused(why)) if Missing::is_reason(&why) => Err(format!(
+            "the new credentials lack rights, so the connection stays with the old login: {why}"
+        )),
+        // If nothing else can be learnt, the server decides.
+        _ => Ok(given),
     }
 }
 

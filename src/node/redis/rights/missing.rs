@@ -6,6 +6,9 @@ use super::{
 };
 use crate::node::redis::encode::Keys;
 
+/// How the refusal of a user begins that lacks rights.
+const WITHHOLDS: &str = "its ACL withholds";
+
 /// The rights that the tries on one connection have shown to be missing.
 #[derive(Debug, Default)]
 pub(in crate::node::redis) struct Missing {
@@ -36,6 +39,11 @@ impl Missing {
         }
     }
 
+    /// Returns true if a server was refused for this reason, because the user lacks rights.
+    pub(crate) fn is_reason(why: &str) -> bool {
+        why.starts_with(WITHHOLDS)
+    }
+
     /// The reason why the node cannot vote, and what to do. `None` if it can.
     pub(in crate::node::redis) fn refusal(&self, user: &str, keys: &Keys) -> Option<String> {
         let needed = |right: &&&Right| right.without.is_none();
@@ -50,7 +58,7 @@ impl Missing {
         let mut sentences = Vec::new();
         if !names.is_empty() {
             sentences.push(format!(
-                "its ACL withholds {} from {user}: grant {} with ACL SETUSER ({})",
+                "{WITHHOLDS} {} from {user}: grant {} with ACL SETUSER ({})",
                 listed(&names),
                 if names.len() == 1 && !self.keys {
                     "it"

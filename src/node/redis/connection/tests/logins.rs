@@ -6,19 +6,20 @@ use std::{
 };
 
 use super::*;
-use crate::node::redis::credentials::{BoxError, Credentials, Provider};
+use crate::node::redis::credentials::{BoxError, Credentials, Logins, Provider};
 
 /// A provider whose n-th answer is this one.
 fn logins(
     answer: impl Fn(usize) -> Result<Credentials, BoxError> + Send + Sync + 'static,
-) -> Arc<Logins> {
+) -> NextLogin {
     let asked = AtomicUsize::new(0);
     let provider = Provider::new(move |_| {
         let answer = answer(asked.fetch_add(1, Relaxed));
         async move { answer }
     });
     let limit = Duration::from_secs(3);
-    Arc::new(Logins::new(provider, "h:1", None, limit))
+    let logins = Arc::new(Logins::new(provider, "h:1", None, limit));
+    Box::new(move || Box::pin(Arc::clone(&logins).ask_again()))
 }
 
 /// Credentials that last for a minute.
