@@ -12,7 +12,6 @@ use tokio::{select, time};
 use crate::{
     args::{Args, Limit, Rate},
     child::name_servers,
-    exec::become_command,
     failure::{self, Failure},
     output,
     signals::Signals,
@@ -35,7 +34,12 @@ struct Said {
     remaining: Option<u32>,
 }
 
-pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
+/// Takes the units. `next` is then the command that this process has to become.
+pub(crate) async fn run(
+    args: &Args,
+    limit: &Limit,
+    next: &mut Option<Command>,
+) -> Result<u8, Failure> {
     let quorum = args.fleet.builder()?.connect_lazy()?;
     let wanted = Wanted::new(limit, quorum)?;
     if limit.show {
@@ -72,7 +76,8 @@ pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
     let mut command = Command::new(program);
     command.args(words).env("QUORATE_NAME", &limit.name);
     name_servers(&mut command, &args.fleet, limit.keep_env, true);
-    Err(become_command(&mut command))
+    *next = Some(command);
+    Ok(0)
 }
 
 impl<'a> Wanted<'a> {

@@ -57,7 +57,11 @@ mod torture;
 mod wanted;
 mod watch;
 
-use std::{ffi::OsStr, process::ExitCode, time::Duration};
+use std::{
+    ffi::OsStr,
+    process::{self, ExitCode},
+    time::Duration,
+};
 
 use args::{Args, Command};
 use bootstrap::How;
@@ -95,9 +99,15 @@ fn main() -> ExitCode {
             return ExitCode::from(failure::SOFTWARE);
         }
     };
-    let result = runtime.block_on(run(&args));
+    let mut next = None;
+    let result = runtime.block_on(run(&args, &mut next));
     // A lookup of a host name must not delay the end.
     runtime.shutdown_background();
+    // Only now nothing is left that this process has started, such as a password command.
+    let result = match next {
+        Some(mut command) => Err(exec::become_command(&mut command)),
+        None => result,
+    };
     ExitCode::from(end(&args, result))
 }
 
@@ -121,26 +131,35 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     failure.code()
 }
 
-/// Runs the command that was given, and returns the exit status.
-async fn run(args: &Args) -> Result<u8, Failure> {
+/// Runs the command that was given, and returns the exit status, or the command that this process becomes `next`.
+async fn run(args: &Args, next: &mut Option<process::Command>) -> Result<u8, Failure> {
     match &args.command {
         Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,
         Command::Semaphore(semaphore) => lock::run(args, &semaphore.run, &semaphore.asked()).await,
-        Command::Limit(limit) => limit::run(args, limit).await,
+        Command::Limit(limit) => limit::run(args, limit, next).await,
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {
-                inspect::run(args, inspect, quorum).await
+                survey::until_ended(inspect::run(args, inspect, quorum)).await
             })
             .await
         }
         Command::Evict(evict) => {
-            survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
+            survey::ask(args, async |quorum| {
+                survey::until_ended(evict::run(args, evict, quorum)).await
+            })
+            .await
         }
         Command::Resize(resize) => {
-            survey::ask(args, async |quorum| resize::run(args, resize, quorum).await).await
+            survey::ask(args, async |quorum| {
+                survey::until_ended(resize::run(args, resize, quorum)).await
+            })
+            .await
         }
         Command::Nodes(nodes) => {
-            survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
+            survey::ask(args, async |quorum| {
+                survey::until_ended(nodes::run(args, nodes, quorum)).await
+            })
+            .await
         }
         Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
         Command::Bootstrap(args::Bootstrap { new, force }) => {

@@ -26,6 +26,23 @@ pub(crate) async fn ask<T>(
     result
 }
 
+/// Runs `command` until a signal asks this process to end. Otherwise the signal would end it at once, and leave a
+/// password command behind that hangs.
+pub(crate) async fn until_ended<T>(
+    command: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut signals = Signals::new()?;
+    select! {
+        biased;
+        // A command that listens for signals itself says more.
+        done = command => done,
+        signal = signals.end() => Err(Failure::interrupted(
+            signal as i32,
+            "ended before the servers had answered",
+        )),
+    }
+}
+
 /// Waits until it is known of each node whether it can be reached. Once a majority is reached, it does not wait long
 /// for the others. Fewer than a majority is not a failure here, because an operator asks when something is wrong.
 pub(crate) async fn reach(args: &Args, quorum: &Quorum) {

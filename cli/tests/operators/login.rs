@@ -5,13 +5,15 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    time::Instant,
 };
 
-use crate::command::{Done, QUORATE, Running, quorate};
+use crate::command::{Done, PATIENCE, QUORATE, Running, ms, quorate, run};
 use crate::support::{
     Kind, Server, ServerOptions,
     tls::{certificates, client_certificate},
 };
+use rustix::process::Signal;
 
 fn server() -> Server {
     let options = ServerOptions::new(Kind::Redis).password("of-the-harness");
@@ -197,7 +199,7 @@ fn the_locked_command_does_not_inherit_the_password_command() {
             .env("QUORATE_PASSWORD_COMMAND", &with_secret);
         done(command).is(0)
     };
-    with(&["bootstrap", "--new"]);
+    with(&["bootstrap", "--force"]);
     for run in [
         &["lock", "a"][..],
         &["semaphore", "s", "--limit", "1"],
@@ -208,6 +210,76 @@ fn the_locked_command_does_not_inherit_the_password_command() {
         let done = with(&[run, &["--", "env"]].concat()).prints("QUORATE_USERNAME=app");
         assert!(!done.out.contains("sesame"), "{run:?}: {done:#?}");
     }
+}
+
+/// Waits until the processes whose numbers are in this file are dead, or waiting for a parent that does not ask.
+#[track_caller]
+fn until_dead(file: &Path) {
+    let numbers = fs::read_to_string(file).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    for number in numbers.lines() {
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            let rest = stat.rsplit(')').next()?.trim().chars().next();
+            rest.filter(|state| *state != 'Z')
+        };
+        while state().is_some() {
+            assert!(Instant::now() < deadline, "{number} is alive");
+            std::thread::sleep(ms(5));
+        }
+    }
+}
+
+#[test]
+fn a_password_command_that_hangs_is_ended_with_quorate() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let pids = dir.path().join("pids");
+    let text = format!("sleep 600 &\necho \"$$\n$!\" >> {}\nwait", pids.display());
+    let hangs = script(dir.path(), "hangs", &text);
+    let start = |urls: &[String], args: &[&str]| {
+        fs::write(&pids, "").unwrap();
+        let mut command = quorate(urls, args);
+        command
+            .env("QUORATE_PASSWORD_COMMAND", &hangs)
+            .env("QUORATE_DIAL_TIMEOUT", "60s")
+            .env("QUORATE_CONNECT_TIMEOUT", "60s");
+        Running::start(command)
+    };
+    let until_it_runs = || {
+        let deadline = Instant::now() + PATIENCE;
+        while fs::read_to_string(&pids).unwrap().lines().count() < 2 {
+            assert!(Instant::now() < deadline, "it is not started");
+            std::thread::sleep(ms(5));
+        }
+    };
+    // Ctrl-C does not reach its group.
+    let urls = [url(&server)];
+    for args in [
+        &["nodes"][..],
+        &["nodes", "--wait", "all"],
+        &["inspect", "a"],
+        &["bootstrap"],
+        &["lock", "a", "--", "true"],
+    ] {
+        let running = start(&urls, args);
+        until_it_runs();
+        running.signal(Signal::INT);
+        let _ = running.done();
+        until_dead(&pids);
+    }
+    // `limit` becomes its command while the command for the third server still runs.
+    let servers = [server, self::server(), self::server()];
+    let with_password = |server: &Server| server.url_with("app", "hunter2");
+    let mut urls: Vec<String> = servers.iter().map(with_password).collect();
+    let _ = run(&urls, &["bootstrap", "--force"]).is(0);
+    urls[2] = url(&servers[2]);
+    let wait = "until test -s \"$1\"; do sleep 0.01; done; echo done";
+    let pids = pids.display().to_string();
+    let limit = [
+        "limit", "l", "--rate", "9/200ms", "--", "sh", "-c", wait, "sh", &pids,
+    ];
+    start(&urls, &limit).done().is(0).prints("done");
+    until_dead(Path::new(&pids));
 }
 
 #[test]
