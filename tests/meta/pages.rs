@@ -200,7 +200,7 @@ const SIZES: &[(&str, usize)] = &[
     ("src/docs/numbers.md", 2_100),
     ("src/docs/operations.md", 5_060),
     ("src/docs/protocol/README.md", 300),
-    ("src/docs/protocol/admission.md", 2_550),
+    ("src/docs/protocol/admission.md", 2_560),
     ("src/docs/protocol/evidence.md", 300),
     ("src/docs/protocol/mutex.md", 2_300),
     ("src/docs/protocol/queue.md", 2_100),

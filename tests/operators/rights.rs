@@ -318,7 +318,8 @@ async fn a_full_server_misses_no_rights() {
         let lease = quorum.mutex("a").lock().await.unwrap();
         server.cmd(&["CONFIG", "SET", "maxmemory", "1"]);
         let other = builder().node(&url).connect().await.unwrap();
-        let nodes = wait_for(&other, votes).await;
+        let is_full = |node: &NodeStatus| matches!(node.state, NodeState::RefusesWrites(_));
+        let nodes = wait_for(&other, is_full).await;
         assert_eq!(nodes[0].note, None);
         let error = other.mutex("b").try_lock().await.unwrap_err();
         assert!(error.to_string().contains("OOM"), "it is full: {error}");

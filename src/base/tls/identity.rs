@@ -10,7 +10,10 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::words::{KEYS, fault_of};
+use super::words::fault_of;
+
+/// The keys that a client's certificate may have.
+const KEYS: &str = "RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519";
 
 /// A client's certificate with its key, which belong together.
 #[derive(Clone)]

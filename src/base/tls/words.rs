@@ -4,9 +4,6 @@ use rustls::CertificateError;
 
 use crate::base::printable::printable;
 
-/// The keys that a client's certificate may have.
-pub(super) const KEYS: &str = "RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519";
-
 /// What is wrong with the certificate of a server or of a client, and what to do.
 pub(crate) fn fault_of(error: &CertificateError) -> String {
     use CertificateError as Fault;

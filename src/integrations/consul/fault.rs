@@ -1,6 +1,6 @@
 //! The reasons why Consul did not do a request, and the errors that callers get.
 
-use std::{error::Error as _, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use reqwest::StatusCode;
 

@@ -106,7 +106,7 @@ impl Tls {
     }
 
     /// The TLS settings, and a note for operators if there is one. Files are read on a thread for blocking work.
-    pub(super) async fn config(&self) -> Result<(ClientConfig, Option<String>), DialError> {
+    pub(crate) async fn config(&self) -> Result<(ClientConfig, Option<String>), DialError> {
         let (trust, shows) = (self.trust.clone(), self.shows.clone());
         let reads_files = trust.reads_files() || shows.reads_files();
         let make = move || trust.config().map(|builder| shows.complete(builder));

@@ -9,7 +9,7 @@ use rustls::{SignatureScheme, client::ResolvesClientCert, sign::CertifiedKey};
 
 /// What happened to the certificate of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node::redis) enum Wanted {
+pub(crate) enum Wanted {
     /// The server did not ask for one.
     Not,
     /// It asked, and there was none.
@@ -20,13 +20,13 @@ pub(in crate::node::redis) enum Wanted {
 
 /// Passes a server's wish for a certificate on.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     resolver: Arc<dyn ResolvesClientCert>,
     was_asked: AtomicBool,
 }
 
 impl Asked {
-    pub(super) fn new(resolver: Arc<dyn ResolvesClientCert>) -> Self {
+    pub(crate) fn new(resolver: Arc<dyn ResolvesClientCert>) -> Self {
         let was_asked = AtomicBool::new(false);
         Self {
             resolver,
@@ -34,7 +34,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn answer(&self) -> Wanted {
+    pub(crate) fn answer(&self) -> Wanted {
         match (self.was_asked.load(Relaxed), self.resolver.has_certs()) {
             (false, _) => Wanted::Not,
             (true, false) => Wanted::Missing,
