@@ -127,6 +127,7 @@ pub mod cli {
     #[cfg(feature = "serde")]
     pub use crate::quorum::config::has_password;
     pub use crate::{
+        base::quota::SLOTS_UP_TO,
         base::text::{are_needed, counted, seconds, table},
         quorum::{
             env::{CONFIG, NODES, NODES_FILE, SET_NODES, Variables},

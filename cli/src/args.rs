@@ -8,7 +8,7 @@ mod limit;
 mod lock;
 mod torture;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, fmt, ops::Deref, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint, error::ErrorKind};
 use clap_complete::Shell;
@@ -53,16 +53,16 @@ pub(crate) enum Command {
     #[command(long_about = help::SEMAPHORE, after_long_help = help::SEMAPHORE_AFTER, override_usage = help::SEMAPHORE_USAGE)]
     Semaphore(Semaphore),
     /// Wait until a rate limit has room, then run a command
-    #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER)]
+    #[command(long_about = limit::ABOUT, after_long_help = limit::AFTER, override_usage = limit::USAGE)]
     Limit(Limit),
     /// Show the holders and the waiters of a lock, a read-write lock or a semaphore, on every node
-    #[command(long_about = help::INSPECT)]
+    #[command(long_about = help::INSPECT, override_usage = help::INSPECT_USAGE)]
     Inspect(Inspect),
-    /// Free a lock, or slots of a semaphore, no matter who holds it
-    #[command(long_about = help::EVICT)]
+    /// Free a lock, or slots of a semaphore, on all nodes, no matter who holds it
+    #[command(long_about = help::EVICT, override_usage = help::EVICT_USAGE)]
     Evict(Evict),
     /// Change how many slots a semaphore has, for all programs that use it
-    #[command(long_about = help::RESIZE)]
+    #[command(long_about = help::RESIZE, override_usage = help::RESIZE_USAGE)]
     Resize(Resize),
     /// Show every server's state
     #[command(long_about = help::NODES)]
@@ -70,12 +70,9 @@ pub(crate) enum Command {
     /// Print every change of a server's state, until it is interrupted
     #[command(long_about = help::WATCH)]
     Watch,
-    /// Admit servers that have never held a lock, once and by hand
+    /// Wait until the servers vote; with --new admit servers that have never held a lock
     #[command(long_about = help::BOOTSTRAP)]
     Bootstrap(Bootstrap),
-    /// Wait until the servers vote, and raise the fleet's --max-ttl and --restart-margin; admits nothing
-    #[command(long_about = help::RAISE_TERMS)]
-    RaiseTerms,
     /// Check that a server does what quorate needs, and print a page about it
     #[cfg(feature = "conformance")]
     #[command(long_about = help::CONFORMANCE)]
@@ -94,24 +91,51 @@ pub(crate) enum Command {
     Man(Man),
 }
 
+/// The name that a command is about.
+#[derive(clap::Args)]
+pub(crate) struct Name {
+    /// The name: 1 to 512 bytes of any text
+    #[arg(required_unless_present = "named", conflicts_with = "named")]
+    name: Option<String>,
+
+    /// The name, if it begins with a dash: --name=-x
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    named: Option<String>,
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        let name = self.name.as_ref().or(self.named.as_ref());
+        name.map(String::as_str).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Inspect {
-    /// The name of a lock, of a semaphore, or with --rate of a rate limit
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) name: Name,
 
     /// Show how much is left of the rate limit of this name. Give all of the rates that `quorate limit` is given,
     /// such as 2000/min
-    #[arg(long = "rate", value_name = "N/PERIOD", value_parser = limit::rate)]
+    #[arg(long = "rate", value_name = "N/PERIOD", allow_hyphen_values = true, value_parser = limit::rate)]
     pub(crate) rates: Vec<Rate>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Evict {
-    /// The name of the lock, or with --slot of the semaphore
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) name: Name,
 
     /// Free this slot of the semaphore of that name, not the lock. Repeat it for more slots
-    #[arg(long = "slot", value_name = "N")]
+    #[arg(long = "slot", value_name = "N", allow_hyphen_values = true)]
     pub(crate) slots: Vec<u32>,
 
     /// Free it. Without this option nothing is freed
@@ -121,11 +145,11 @@ pub(crate) struct Evict {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resize {
-    /// The semaphore's name
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) name: Name,
 
     /// The new number of slots
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) limit: u32,
 }
 
@@ -136,7 +160,7 @@ pub(crate) struct Nodes {
     pub(crate) wait: Option<Wait>,
 
     /// How long to wait at most [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration, requires = "wait")]
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -147,9 +171,7 @@ pub(crate) enum Wait {
     All,
 }
 
-/// There is no default: a person has to say which of the two is so.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct Bootstrap {
     /// Admit servers that have never held a lock, without their quarantine. Run it once, by hand; never put it into
     /// a start-up script
@@ -159,7 +181,7 @@ pub(crate) struct Bootstrap {
     /// As --new, but without checking whether a server votes already, was used, or is known to a client, and
     /// without waiting for that. Use it only if no client has run for longer than the longest ttl: otherwise two
     /// may hold one lock. Never put it into a start-up script
-    #[arg(long)]
+    #[arg(long, conflicts_with = "new")]
     pub(crate) force: bool,
 }
 
@@ -193,8 +215,16 @@ impl Args {
 }
 
 /// Reads the command line. An `Err` is the exit status when there is nothing more to do, such as after `--help`.
-pub(crate) fn parse() -> Result<Args, u8> {
-    let mut args = Args::try_parse().map_err(not_read)?;
+/// `worker` is the number of this process, if a load has started it with its own command line.
+pub(crate) fn parse(words: &[OsString], worker: Option<u32>) -> Result<Args, u8> {
+    let mut args = Args::try_parse_from(words).map_err(not_read)?;
+    if let (Some(worker), Command::Torture(torture)) = (worker, &mut args.command) {
+        args.fleet.has_its_environment();
+        match &mut torture.step {
+            Some(TortureStep::Run(load)) => load.worker = Some(worker),
+            _ => torture.load.worker = Some(worker),
+        }
+    }
     match args.fill() {
         Ok(()) => Ok(args),
         Err(failure) => {
@@ -215,12 +245,9 @@ fn not_read(mut error: clap::Error) -> u8 {
             USAGE
         }
         _ => {
-            match std::env::args_os().any(|word| word == "--") {
-                true => lock::say_how_a_dash_is_written(&mut error),
-                false => lock::say_where_the_command_stands(&mut error),
-            }
+            let line = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            lock::advise(&mut error, &line.collect::<Vec<_>>());
             help::suggest_a_command(&mut error);
-            help::say_what_admits_nothing(&mut error);
             let mut text = error.render().to_string();
             if consul::is_elsewhere(&error) {
                 text = consul::ELSEWHERE.to_owned();

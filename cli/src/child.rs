@@ -17,7 +17,7 @@ use tokio::time;
 
 use crate::{
     args::{Args, Fleet, Run},
-    exec::{EXEC, died_of},
+    exec::{self, died_of},
     failure::{Failure, SOFTWARE},
     job::{self, ourselves},
     signals::{Signals, is_ignored, wants_terminal},
@@ -81,9 +81,7 @@ impl Child {
         };
         let child = exec
             .arg0("quorate")
-            .arg(EXEC)
-            .arg(getpid().to_string())
-            .arg(if args.json { "json" } else { "text" })
+            .args(exec::words(args.json))
             .args(&run.command)
             .env("QUORATE_NAME", lease.name())
             .env("QUORATE_TOKEN", lease.token().to_string())

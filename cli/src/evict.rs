@@ -16,9 +16,9 @@ use crate::{
 const NAMED: usize = 3;
 
 pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Result<u8, Failure> {
-    quorum.mutex(&evict.name).validate()?;
+    quorum.mutex(&*evict.name).validate()?;
     survey::reach(args, quorum).await;
-    let seen = quorum.inspect(&evict.name).await?;
+    let seen = quorum.inspect(&*evict.name).await?;
     if !evict.slots.is_empty() {
         return slots::run(args, evict, quorum, &seen).await;
     }
@@ -33,12 +33,12 @@ pub(crate) async fn run(args: &Args, evict: &args::Evict, quorum: &Quorum) -> Re
         }
         return Err(Failure::usage(refusal(&seen)));
     }
-    let evicted = quorum.evict(&evict.name).await?;
+    let evicted = quorum.evict(&*evict.name).await?;
     if args.json {
         let readers = readers(&seen).map(|reader| output::holder_json(Some(&reader)));
         let readers: Vec<Value> = readers.collect();
         let object = json!({
-            "name": evict.name,
+            "name": &*evict.name,
             "evicted": evicted,
             "holder": output::holder_json(holder),
             "waiting": seen.waiting(),

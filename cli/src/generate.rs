@@ -26,8 +26,51 @@ fn script(shell: Shell) -> String {
     let mut bytes = Vec::new();
     let mut command = Args::command();
     clap_complete::generate(shell, &mut command, "quorate", &mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+    with_commands(shell, &String::from_utf8_lossy(&bytes))
 }
+
+/// Adds what clap's script lacks: the words after `--` are a command line of their own, and no options of quorate.
+fn with_commands(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => script.replacen(BASH_CASES, &format!("{BASH}{BASH_CASES}"), 1),
+        Shell::Zsh => script.replacen(ZSH_START, &format!("{ZSH_START}{ZSH}"), 1),
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.to_owned(),
+    }
+}
+
+/// Before this line bash knows no words to offer yet.
+const BASH_CASES: &str = "    case \"${cmd}\" in\n";
+/// `_command_offset` is a function of the package bash-completion. If nothing is offered, bash offers files.
+const BASH: &str = "    for ((i = 2; i < COMP_CWORD; i++)); do
+        if [[ \"${COMP_WORDS[i]}\" == -- ]]; then
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((i + 1))
+            elif [[ $((i + 1)) -eq ${COMP_CWORD} && \"${cur}\" != */* ]]; then
+                COMPREPLY=( $(compgen -c -- \"${cur}\") )
+            fi
+            return 0
+        fi
+    done
+
+";
+const ZSH_START: &str = "_quorate() {\n";
+const ZSH: &str = "    local -i dashes=${words[(i)--]}
+    if (( dashes < CURRENT )); then
+        shift $dashes words
+        (( CURRENT -= dashes ))
+        _normal
+        return
+    fi
+";
+const FISH: &str = "function __fish_quorate_after_dashes
+    set -l words (commandline -opc)
+    set -l dashes (contains -i -- -- $words); or return 1
+    set -l rest (string escape -- $words[(math $dashes + 1)..-1]) (commandline -ct)
+    complete \"-C$rest\"
+end
+complete -c quorate -n \"contains -- -- (commandline -opc)\" -f -a \"(__fish_quorate_after_dashes)\"
+";
 
 /// Writes a page for each command into the directory.
 pub(crate) fn man(args: &Args, dir: &Path) -> Result<u8, Failure> {
@@ -211,13 +254,22 @@ mod tests {
 
     /// The words that bash offers in place of the last one.
     fn offered(words: &[&str]) -> Vec<String> {
+        offered_beside("", words)
+    }
+
+    /// The same beside other functions for completions.
+    fn offered_beside(others: &str, words: &[&str]) -> Vec<String> {
         let mut bash = Command::new("bash");
         let line = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; \
             _quorate quorate \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
             printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let line = format!("{others}\n{line}");
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), script(Shell::Bash)).unwrap();
-        let bash = bash.args(["-c", line, "bash"]).arg(file.path()).args(words);
+        let bash = bash
+            .args(["-c", &line, "bash"])
+            .arg(file.path())
+            .args(words);
         let done = bash.stdin(Stdio::null()).output().unwrap();
         let errors = String::from_utf8(done.stderr).unwrap();
         // Outside of a real completion bash has no options to set.
@@ -241,5 +293,48 @@ mod tests {
         assert_eq!(offered(&["quorate", "nodes", &begun("conf")]), ["--config"]);
         assert_eq!(offered(&["quorate", "nodes", "--wait", "m"]), ["majority"]);
         assert_eq!(offered(&["quorate", "completions", "z"]), ["zsh"]);
+    }
+
+    #[test]
+    fn after_the_dashes_bash_completes_a_command_and_its_files() {
+        for before in [
+            &["quorate", "lock", "a", "--"][..],
+            &["quorate", "limit", "a", "--rate", "1/s", "--"],
+        ] {
+            let with = |words: &[&str]| offered(&[before, words].concat());
+            assert!(with(&["ca"]).contains(&"cat".to_owned()), "{before:?}");
+            // Bash itself offers files when a script offers nothing.
+            for words in [&["--"][..], &["./ca"], &["ls", "--"], &["ls", "ca"]] {
+                assert_eq!(with(words), [""], "{before:?} {words:?}");
+            }
+        }
+    }
+
+    /// The package bash-completion knows the options of other commands.
+    #[test]
+    fn after_the_dashes_the_command_completes_its_own_words() {
+        let words = ["quorate", "lock", "a", "--", "ls", "--save"];
+        let others = "_command_offset() { COMPREPLY=(\"from $1\"); }";
+        assert_eq!(offered_beside(others, &words), ["from 4"]);
+        // No shell but bash is sure to be here.
+        for (shell, line) in [
+            (Shell::Zsh, "_quorate() {\n    local -i dashes"),
+            (
+                Shell::Fish,
+                "\ncomplete -c quorate -n \"contains -- -- (comm",
+            ),
+        ] {
+            assert!(script(shell).contains(line), "{shell}");
+        }
+    }
+
+    #[test]
+    fn no_script_has_a_hidden_option() {
+        let commands = commands();
+        let arguments = commands.values().flat_map(clap::Command::get_arguments);
+        let hidden: Vec<_> = arguments.filter(|it| it.is_hide_set()).collect();
+        // clap_complete offers hidden options too.
+        assert!(hidden.is_empty(), "{hidden:?}");
+        assert!(!script(Shell::Bash).contains("worker"));
     }
 }

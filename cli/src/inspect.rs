@@ -20,12 +20,12 @@ pub(crate) async fn run(
     inspect: &args::Inspect,
     quorum: &Quorum,
 ) -> Result<u8, Failure> {
-    quorum.mutex(&inspect.name).validate()?;
+    quorum.mutex(&*inspect.name).validate()?;
     if let Some(quota) = quota(&inspect.rates) {
         return show_limit(args, &inspect.name, quota, quorum).await;
     }
     survey::reach(args, quorum).await;
-    let seen = quorum.inspect(&inspect.name).await?;
+    let seen = quorum.inspect(&*inspect.name).await?;
     match args.json {
         true => output::say(&as_json(&seen, quorum.health().needed).to_string()),
         false if tells_nothing(&seen) => output::say(&format!("{seen}\n\n{ELSE}")),

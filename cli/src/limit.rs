@@ -1,20 +1,23 @@
 //! `quorate limit`: takes units of a rate limit, then becomes the command. It holds nothing while the command runs.
 
 use std::{
+    future::pending,
     process::Command,
     time::{Duration, Instant},
 };
 
-use quorate::{Error, Outage, Quorum, Quota, RateLimiter};
+use futures::StreamExt as _;
+use quorate::{Error, NodeState, NodeStatus, Outage, Quorum, Quota, RateLimiter, cli::SLOTS_UP_TO};
 use serde_json::{Map, Value};
 use tokio::{select, time};
 
 use crate::{
     args::{Args, Limit, Rate},
     child::name_servers,
+    exec::become_command,
     failure::{self, Failure},
     output,
-    signals::Signals,
+    signals::{Signals, ignored_pipe_from_the_start},
     survey,
 };
 
@@ -34,12 +37,7 @@ struct Said {
     remaining: Option<u32>,
 }
 
-/// Takes the units. `next` is then the command that this process has to become.
-pub(crate) async fn run(
-    args: &Args,
-    limit: &Limit,
-    next: &mut Option<Command>,
-) -> Result<u8, Failure> {
+pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
     let quorum = args.fleet.builder()?.connect_lazy()?;
     let wanted = Wanted::new(limit, quorum)?;
     if limit.show {
@@ -74,10 +72,10 @@ pub(crate) async fn run(
         return Ok(0);
     };
     let mut command = Command::new(program);
-    command.args(words).env("QUORATE_NAME", &limit.name);
+    command.args(words).env("QUORATE_NAME", &*limit.name);
     name_servers(&mut command, &args.fleet, limit.keep_env, true);
-    *next = Some(command);
-    Ok(0)
+    let ignores_pipe = ignored_pipe_from_the_start();
+    Err(become_command(&mut command, ignores_pipe))
 }
 
 impl<'a> Wanted<'a> {
@@ -88,7 +86,7 @@ impl<'a> Wanted<'a> {
         let Some(quota) = quotas.reduce(Quota::and) else {
             return Err(Failure::usage("give at least one --rate"));
         };
-        let limiter = quorum.rate_limiter(&limit.name, quota.clone());
+        let limiter = quorum.rate_limiter(&*limit.name, quota.clone());
         limiter.validate()?;
         let wanted = Self {
             limit,
@@ -177,7 +175,11 @@ impl<'a> Wanted<'a> {
 
     /// Prints how many units are left, and which servers do not yet give units of such long intervals.
     async fn show(&self, args: &Args) -> Result<u8, Failure> {
-        self.reach(args).await;
+        // One server is not enough here, because each is asked.
+        select! {
+            Ok(()) = self.quorum.ready() => {}
+            () = survey::reach(args, &self.quorum) => {}
+        }
         let seen = self.limiter.check_n(0).await;
         let seen = seen.map_err(|error| self.failed(error))?;
         let said = Said {
@@ -202,12 +204,40 @@ impl<'a> Wanted<'a> {
         Ok(0)
     }
 
-    /// Waits until a majority can be asked, or until it is known of each server whether it can. For a rate limit one
-    /// server may be enough.
+    /// Waits until a majority can be asked, or until it is known of each server whether it can. If one server is
+    /// enough, the others then get only the time for one answer.
     async fn reach(&self, args: &Args) {
         select! {
             Ok(()) = self.quorum.ready() => {}
             () = survey::reach(args, &self.quorum) => {}
+            () = async {
+                self.one_gives().await;
+                time::sleep(args.fleet.node_timeout()).await;
+            } => {}
+        }
+    }
+
+    /// Waits for a server that may have the units in its own share.
+    async fn one_gives(&self) {
+        let mut changes = self.quorum.node_changes();
+        loop {
+            let nodes = self.quorum.nodes();
+            let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            let suffices = |node: &NodeStatus| {
+                let mut rates = self.limit.rates.iter();
+                rates.all(|rate| {
+                    let has_shares =
+                        rate.limit > SLOTS_UP_TO && rate.limit / count >= self.limit.cost;
+                    has_shares && node.limits_up_to >= rate.period
+                })
+            };
+            let votes = |node: &&NodeStatus| node.state == NodeState::Voting;
+            if nodes.iter().filter(votes).any(suffices) {
+                return;
+            }
+            if changes.next().await.is_none() {
+                return pending().await;
+            }
         }
     }
 
@@ -284,7 +314,7 @@ impl<'a> Wanted<'a> {
 
     /// The failure for an error of the rate limiter.
     fn failed(&self, error: Error) -> Failure {
-        let name = &self.limit.name;
+        let name = &*self.limit.name;
         let text = match &error {
             Error::NoQuorum(report) => {
                 let needed = report.needed();
@@ -309,9 +339,9 @@ impl<'a> Wanted<'a> {
 
     fn as_json(&self, said: &Said) -> Map<String, Value> {
         let fields = [
-            ("name", self.limit.name.as_str().into()),
+            ("name", (*self.limit.name).into()),
             ("allowed", said.is_allowed.into()),
-            ("wait_ms", output::wait_ms(said.wait).into()),
+            ("wait_ms", output::milliseconds(said.wait).into()),
             ("remaining", said.remaining.into()),
             ("limit", self.most().into()),
         ];

@@ -119,7 +119,7 @@ impl Job<'_> {
     }
 
     async fn acquire(&self) -> Result<Lease, Failure> {
-        self.backend.ready(self.args).await?;
+        self.backend.ready(self.args, self.run).await?;
         let taken = match self.run.no_wait {
             true => self.wanted.take_now().await,
             false => {

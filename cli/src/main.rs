@@ -5,7 +5,7 @@
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
-//! | `inspect` `evict` `resize` `bootstrap` (and `raise-terms`) `nodes` `watch` `conformance` `demo` | one command each |
+//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `conformance` `demo` | one command each |
 //! | `generate` | completions for shells, and man pages |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, its history, and the judge of that history |
@@ -58,31 +58,38 @@ mod wanted;
 mod watch;
 
 use std::{
-    ffi::OsStr,
-    process::{self, ExitCode},
+    ffi::{OsStr, OsString},
+    process::ExitCode,
     time::Duration,
 };
 
 use args::{Args, Command};
-use bootstrap::How;
 use failure::Failure;
 
 /// How long the last lines may take if nobody reads them.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    // These two words are not for people, so clap does not know them. One starts the locked command, the other obeys a
-    // signal.
+    // These three words are not for people, so clap does not know them. The first starts the locked command, the second
+    // obeys a signal, and the third is a part of a load.
     let mut words = std::env::args_os().skip(1);
+    let mut line: Vec<OsString> = std::env::args_os().collect();
+    let mut worker = None;
     match words.next() {
         Some(first) if first == exec::EXEC => return ExitCode::from(exec::exec(words)),
         Some(first) if first == job::OBEY => {
             let signal = words.next();
             return ExitCode::from(job::obey(signal.as_deref().and_then(OsStr::to_str)));
         }
+        Some(first) if first == torture::WORKER => {
+            worker = words
+                .next()
+                .and_then(|number| number.to_str()?.parse().ok());
+            line.drain(1..line.len().min(3));
+        }
         _ => {}
     }
-    let args = match args::parse() {
+    let args = match args::parse(&line, worker) {
         Ok(args) => args,
         Err(code) => return ExitCode::from(code),
     };
@@ -99,15 +106,9 @@ fn main() -> ExitCode {
             return ExitCode::from(failure::SOFTWARE);
         }
     };
-    let mut next = None;
-    let result = runtime.block_on(run(&args, &mut next));
+    let result = runtime.block_on(run(&args));
     // A lookup of a host name must not delay the end.
     runtime.shutdown_background();
-    // Only now nothing is left that this process has started, such as a password command.
-    let result = match next {
-        Some(mut command) => Err(exec::become_command(&mut command)),
-        None => result,
-    };
     ExitCode::from(end(&args, result))
 }
 
@@ -131,49 +132,33 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     failure.code()
 }
 
-/// Runs the command that was given, and returns the exit status, or the command that this process becomes `next`.
-async fn run(args: &Args, next: &mut Option<process::Command>) -> Result<u8, Failure> {
+/// Runs the command that was given, and returns the exit status.
+async fn run(args: &Args) -> Result<u8, Failure> {
     match &args.command {
         Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,
         Command::Semaphore(semaphore) => lock::run(args, &semaphore.run, &semaphore.asked()).await,
-        Command::Limit(limit) => limit::run(args, limit, next).await,
+        Command::Limit(limit) => limit::run(args, limit).await,
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {
-                survey::until_ended(inspect::run(args, inspect, quorum)).await
+                inspect::run(args, inspect, quorum).await
             })
             .await
         }
         Command::Evict(evict) => {
-            survey::ask(args, async |quorum| {
-                survey::until_ended(evict::run(args, evict, quorum)).await
-            })
-            .await
+            survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
         }
         Command::Resize(resize) => {
-            survey::ask(args, async |quorum| {
-                survey::until_ended(resize::run(args, resize, quorum)).await
-            })
-            .await
+            survey::ask(args, async |quorum| resize::run(args, resize, quorum).await).await
         }
         Command::Nodes(nodes) => {
-            survey::ask(args, async |quorum| {
-                survey::until_ended(nodes::run(args, nodes, quorum)).await
-            })
-            .await
+            survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
         }
         Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
-        Command::Bootstrap(args::Bootstrap { new, force }) => {
-            let how = match (new, force) {
-                (_, true) => How::Force,
-                (true, false) => How::New,
-                // The command line requires one of them. Without that, nothing may be admitted.
-                (false, false) => How::Raise,
-            };
-            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
-        }
-        Command::RaiseTerms => {
-            let how = How::Raise;
-            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
+        Command::Bootstrap(bootstrap) => {
+            survey::ask(args, async |quorum| {
+                bootstrap::run(args, bootstrap, quorum).await
+            })
+            .await
         }
         #[cfg(feature = "conformance")]
         Command::Conformance => conformance::run(args).await,

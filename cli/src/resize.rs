@@ -14,12 +14,12 @@ pub(crate) async fn run(
     resize: &args::Resize,
     quorum: &Quorum,
 ) -> Result<u8, Failure> {
-    let semaphore = quorum.semaphore(&resize.name, resize.limit);
+    let semaphore = quorum.semaphore(&*resize.name, resize.limit);
     semaphore.validate()?;
     survey::reach(args, quorum).await;
-    let before = quorum.inspect(&resize.name).await?.limit();
+    let before = quorum.inspect(&*resize.name).await?.limit();
     semaphore.resize(resize.limit).await.map_err(failure)?;
-    let (name, limit) = (&resize.name, resize.limit);
+    let (name, limit) = (&*resize.name, resize.limit);
     if args.json {
         let object = json!({"name": name, "limit": limit, "before": before});
         output::say(&object.to_string());

@@ -8,6 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::getpgrp,
@@ -175,6 +178,30 @@ pub(crate) fn is_stop(signal: Signal) -> bool {
 /// Returns true if the kernel sends the signal to a background process that reads from the terminal or writes to it.
 pub(crate) fn wants_terminal(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU)
+}
+
+/// Set before Rust's runtime starts, which ignores SIGPIPE itself.
+#[cfg(target_os = "linux")]
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// The C library calls this before it calls the runtime. Nothing later can find what the caller of this program had.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // Only the attribute counts as unsafe: the section must hold pointers to such functions.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_RUST: extern "C" fn() = {
+    extern "C" fn look() {
+        PIPE_IGNORED.store(is_ignored(Signal::SIGPIPE), Relaxed);
+    }
+    look
+};
+
+/// Returns true if this process ignored SIGPIPE when it was started.
+pub(crate) fn ignored_pipe_from_the_start() -> bool {
+    #[cfg(target_os = "linux")]
+    return PIPE_IGNORED.load(Relaxed);
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// Returns true if this process ignores the signal now.

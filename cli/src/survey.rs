@@ -66,6 +66,24 @@ pub(crate) async fn reach(args: &Args, quorum: &Quorum) {
     }
 }
 
+/// Waits until it is known that too few nodes for a majority can be used now.
+pub(crate) async fn no_majority(quorum: &Quorum) {
+    let mut changes = quorum.node_changes();
+    let is_away = |node: &&NodeStatus| {
+        matches!(
+            node.state,
+            NodeState::Unreachable(..) | NodeState::Refused(_) | NodeState::RefusesWrites(_)
+        )
+    };
+    loop {
+        let nodes = quorum.nodes();
+        let away = nodes.iter().filter(is_away).count();
+        if (nodes.len() - away) * 2 <= nodes.len() || changes.next().await.is_none() {
+            return;
+        }
+    }
+}
+
 /// The state as one word for programs, and the reason if there is one.
 pub(crate) fn state(node: &NodeStatus) -> (&'static str, Option<String>) {
     let why = match &node.state {

@@ -212,6 +212,42 @@ fn a_run_with_one_dead_node_finds_only_that_it_is_unseen() {
     assert_eq!(first, 3, "two processes and the look");
 }
 
+/// As `--config <(vault ..)`: each process of the load needs the settings, and only the first can read them.
+#[test]
+fn a_load_has_the_servers_of_a_pipe() {
+    let fleet = Fleet::start(1, Kind::Redis);
+    crate::command::run(&fleet.urls(), &["bootstrap", "--force"]).is(0);
+    let dir = tempfile::tempdir().unwrap();
+    let (file, list) = (dir.path().join("a.toml"), dir.path().join("list"));
+    std::fs::write(&file, format!("nodes = {:?}", fleet.urls())).unwrap();
+    std::fs::write(&list, fleet.urls().join("\n")).unwrap();
+    let (file, list) = (file.display(), list.display());
+    for line in [
+        format!("\"$0\" --config <(cat '{file}') \"$@\""),
+        format!("\"$0\" --config /dev/stdin \"$@\" < '{file}'"),
+        format!("cat '{file}' | \"$0\" --config /dev/stdin \"$@\""),
+        format!("QUORATE_CONFIG=<(cat '{file}') \"$0\" \"$@\""),
+        format!("QUORATE_NODES_FILE=<(cat '{list}') \"$0\" \"$@\""),
+    ] {
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["-c", &line, QUORATE]);
+        bash.args([
+            "torture",
+            "--duration",
+            "300ms",
+            "--names",
+            "1",
+            "--tasks",
+            "1",
+        ]);
+        let like = crate::command::quorate(&[], &[]);
+        let mut bash = crate::command::in_env_of(&like, bash);
+        bash.env_remove("QUORATE_NODES");
+        let done = crate::command::Running::start(bash).done().is(0);
+        assert!(done.out.contains("torture"), "{line}: {done:#?}");
+    }
+}
+
 #[test]
 fn a_frozen_holder_is_refused_where_tokens_are_checked() {
     let field = Field::new(3);

@@ -47,7 +47,7 @@ pub(crate) struct Masters {
 /// A limit of at most this many units is kept as slots of a majority, a greater one as shares of single masters. Slots
 /// give the whole limit while any minority is down. But each unit takes a request to every master, and 160 bytes there
 /// for as long as it counts. All programs must agree on it, so it is a constant.
-pub(crate) const SLOTS_UP_TO: u32 = 16;
+pub const SLOTS_UP_TO: u32 = 16;
 
 /// At most `limit` units in any interval of `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

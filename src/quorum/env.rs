@@ -209,10 +209,11 @@ impl Variables {
 
     /// A possible reason why no masters are named, to be added to an error that says so.
     pub fn hint(&self) -> String {
-        // `quorate lock` sets this for its command.
-        match self.0("QUORATE_TOKEN") {
+        // `quorate lock`, `semaphore` and `limit` set this for their command.
+        match self.0("QUORATE_NAME") {
             Some(_) => format!(
-                ". A command that `quorate lock` runs finds {NODES} only with `quorate lock --keep-env`"
+                ". A command that `quorate lock`, `quorate semaphore` or `quorate limit` runs finds {NODES} only with \
+                 their option --keep-env"
             ),
             None => String::new(),
         }
@@ -257,8 +258,8 @@ fn from_file(path: &str) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Splits a list into URLs. A comma separates two URLs only if the second begins with its scheme; otherwise it is part
-/// of a password.
+/// Splits a list into URLs. A comma is part of a password, or of a socket's path, only if no URL begins behind it. After
+/// the `@` of a password it separates two URLs, even if the second lacks its scheme.
 fn urls(list: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     for piece in list.split(',') {
@@ -271,10 +272,27 @@ fn urls(list: &str) -> Vec<String> {
         }
     }
     let beside = |c: char| c == ',' || c.is_whitespace();
-    let urls = urls.iter().map(|url| url.trim_matches(beside));
-    urls.filter(|url| !url.is_empty())
+    let mut split = Vec::new();
+    for url in urls {
+        let kept = match is_of_a_socket(&url) {
+            true => url.len(),
+            false => url.rfind('@').unwrap_or(0),
+        };
+        let (head, tail) = url.split_at(kept);
+        let (first, others) = tail.split_once(',').unwrap_or((tail, ""));
+        split.push(format!("{head}{first}"));
+        split.extend(others.split(',').map(str::to_owned));
+    }
+    let split = split.iter().map(|url| url.trim_matches(beside));
+    split
+        .filter(|url| !url.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+fn is_of_a_socket(url: &str) -> bool {
+    let scheme = url.trim_start().split_once("://");
+    scheme.is_some_and(|(scheme, _)| scheme.ends_with("unix"))
 }
 
 fn begins_a_url(text: &str) -> bool {

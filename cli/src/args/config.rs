@@ -119,10 +119,20 @@ impl ConfigFile {
 
     /// The path by which another process can read the file again, from any directory.
     pub(super) fn again(&self) -> Option<String> {
-        let path = path::absolute(&self.path).ok()?;
-        let path = path.into_os_string().into_string().ok();
-        path.filter(|_| self.is_regular)
+        again_at(&self.path).filter(|_| self.is_regular)
     }
+}
+
+/// The path by which another process can read this file again, if it is no pipe.
+pub(super) fn again_at(path: &Path) -> Option<String> {
+    // Another process has another /dev/stdin.
+    let is_ours = path.starts_with("/dev") || path.starts_with("/proc");
+    let path = match is_ours {
+        true => path.canonicalize().ok()?,
+        false => path::absolute(path).ok()?,
+    };
+    let path = path.is_file().then(|| path.into_os_string().into_string());
+    path?.ok()
 }
 
 /// Paths in the file are relative to its directory.

@@ -2,7 +2,8 @@
 //! environment, or a file. The settings are those of the library's table.
 
 use std::{
-    path::{self, PathBuf},
+    cell::OnceCell,
+    path::{self, Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -13,7 +14,7 @@ use quorate::{
     cli::{CONFIG, Kind, NODES, NODES_FILE, Options, SET_NODES, SETTINGS, Setting, Variables},
 };
 
-use super::config::ConfigFile;
+use super::config::{ConfigFile, again_at};
 use crate::failure::Failure;
 
 const HEADING: &str = "Servers";
@@ -38,6 +39,8 @@ const OF_PAIRS: [&str; 4] = [
 pub(crate) struct Fleet {
     /// The servers of the command line. Those of variables and of the file are looked up when they are needed.
     nodes: Vec<String>,
+    /// All servers, once they were needed. A pipe can be read only once.
+    found: OnceCell<Vec<String>>,
     options: Options,
     /// The file that the command line names.
     path: Option<PathBuf>,
@@ -76,7 +79,10 @@ fn argument(setting: &'static Setting) -> Arg {
         let read = setting.read(&mut Options::default(), text);
         read.map(|()| text.to_owned())
     };
-    argument.value_name(value).value_parser(check)
+    argument
+        .value_name(value)
+        .allow_hyphen_values(setting.kind == Kind::Duration)
+        .value_parser(check)
 }
 
 impl clap::Args for Fleet {
@@ -140,6 +146,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// Another process has put all settings into this one's environment, because a pipe can be read only once.
+    pub(super) fn has_its_environment(&mut self) {
+        self.path = None;
+    }
+
     fn read_file(&mut self, variables: &Variables) -> Result<(), Failure> {
         let (path, named_by) = match &self.path {
             Some(path) => (Some(path.clone()), "--config"),
@@ -188,13 +199,18 @@ impl Fleet {
         let file = self.file.as_ref();
         let again = file.and_then(ConfigFile::again);
         let mut nodes = &self.nodes;
-        if let (Some(file), None) = (file, &again) {
+        let file_is_piped = file.is_some() && again.is_none();
+        if file_is_piped {
             command.env_remove(CONFIG);
-            // Variables that name servers are inherited, and come before the file.
-            let by_variable = Variables::of_this_process().nodes();
-            if nodes.is_empty() && matches!(by_variable, Ok((_, None))) {
-                nodes = &file.config.nodes;
-            }
+        }
+        // A list of servers comes before the file.
+        let list = Variables::of_this_process().word(NODES_FILE).ok().flatten();
+        let in_a_pipe = match list {
+            Some(list) => again_at(Path::new(&list)).is_none(),
+            None => file_is_piped,
+        };
+        if let (true, true, Some(found)) = (nodes.is_empty(), in_a_pipe, self.found.get()) {
+            nodes = found;
         }
         if !nodes.is_empty() {
             command.env_remove(NODES_FILE);
@@ -205,6 +221,11 @@ impl Fleet {
         }
         command.envs(again.map(|path| (CONFIG, path)));
         command.envs(self.environment(nodes));
+    }
+
+    /// Sets the label in the environment of a process of this command.
+    pub(crate) fn set_label(&self, command: &mut Command) {
+        command.envs(self.given_label().map(|label| ("QUORATE_LABEL", label)));
     }
 
     fn environment(&self, nodes: &[String]) -> Vec<(&'static str, String)> {
@@ -239,6 +260,14 @@ impl Fleet {
 
     /// The servers that were named on the command line, in the environment, or in a configuration file.
     pub(crate) fn nodes(&self) -> Result<Vec<String>, Failure> {
+        if let Some(found) = self.found.get() {
+            return Ok(found.clone());
+        }
+        let found = self.find_nodes()?;
+        Ok(self.found.get_or_init(|| found).clone())
+    }
+
+    fn find_nodes(&self) -> Result<Vec<String>, Failure> {
         if !self.nodes.is_empty() {
             return Ok(self.nodes.clone());
         }

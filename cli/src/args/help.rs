@@ -1,7 +1,7 @@
 //! The texts of `quorate --help` and of its commands, for a reader who has never seen quorate. Each paragraph is one
 //! line, and the terminal wraps it.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 
 pub(super) const ABOUT: &str = "\
 Quorum locks over independent Redis or Valkey masters.
@@ -16,22 +16,22 @@ No servers at hand? `quorate demo` shows all of it within one process.";
 pub(super) const AFTER: &str = "\
 Examples:
   export QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1
-  quorate bootstrap --new                         once, for servers that have never held a lock
-  quorate nodes --wait majority --timeout 2m      at every start: wait until locks can be taken
+  quorate bootstrap --new                         once, for new servers
+  quorate bootstrap                               at every start: wait for votes
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
-  quorate lock prices --read -- ./quote.sh        beside other readers; --write: alone
+  quorate lock prices --read -- ./quote.sh        beside readers; --write: alone
   quorate lock a:7 a:12 -- ./transfer.sh 7 12     both names, or neither
   quorate lock a --consul http://h:8500 -- ./a    in Consul, without any Redis
   quorate semaphore thumbs --limit 4 -- ./thumbs  at most four at once
   quorate limit api --rate 2000/min -- ./call     at most 2000 calls a minute
   quorate inspect nightly                         show holder and waiters
-  quorate evict nightly --yes                     free it, no matter who holds it
+  quorate evict nightly --yes                     free it, whoever holds it
   quorate resize thumbs --limit 8                 more slots, for all programs
   quorate nodes                                   which servers vote, or why not
-  quorate nodes --wait all --timeout 2m           after a restart: wait for all to vote
-  quorate watch                                   print every change, as a service
-  quorate torture                                 does it hold under load and faults?
+  quorate nodes --wait all --timeout 2m           after a restart: all must vote
+  quorate watch                                   print changes, as a service
+  quorate torture                                 does it hold under faults?
   quorate completions bash                        print them, for a shell
 
 Environment:
@@ -40,16 +40,18 @@ Environment:
       a file with the servers, one on each line, which keeps passwords out of the environment; lines that begin with \
 # are ignored
   QUORATE_CONFIG           a configuration file (--config)
-  QUORATE_KEY_PREFIX       --key-prefix         QUORATE_MAX_TTL         --max-ttl
-  QUORATE_NODE_TIMEOUT     --node-timeout       QUORATE_RESTART_MARGIN  --restart-margin
-  QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_FLEET           --fleet
-  QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_LABEL           --label
-  QUORATE_DIAL_TIMEOUT     --dial-timeout       QUORATE_CACERT          --cacert
-  QUORATE_CLIENT_CERT      --client-cert        QUORATE_CLIENT_KEY      --client-key
-  QUORATE_SERVER_NAME      --server-name
-  QUORATE_USERNAME         --username           QUORATE_PASSWORD_FILE   --password-file
-  QUORATE_PASSWORD_COMMAND                      --password-command
-  SSL_CERT_FILE            the certificates that rediss:// trusts [default: the system's]
+  QUORATE_KEY_PREFIX       --key-prefix         QUORATE_FLEET    --fleet
+  QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_LABEL    --label
+  QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_MAX_TTL  --max-ttl
+  QUORATE_RESTART_MARGIN   --restart-margin     QUORATE_CACERT   --cacert
+  QUORATE_NODE_TIMEOUT     --node-timeout
+  QUORATE_DIAL_TIMEOUT     --dial-timeout
+  QUORATE_CLIENT_CERT      --client-cert
+  QUORATE_CLIENT_KEY       --client-key
+  QUORATE_USERNAME         --username
+  QUORATE_PASSWORD_FILE    --password-file
+  QUORATE_PASSWORD_COMMAND --password-command
+  SSL_CERT_FILE            what rediss:// trusts [default: the system's]
 
 Configuration file (TOML): nodes, and the settings by the names of their options, with _ for -.
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.1.1\", \"redis://10.0.2.1\"]
@@ -93,6 +95,9 @@ new readers out; otherwise no order is promised.";
 pub(super) const LOCK_USAGE: &str = "quorate lock [OPTIONS] <NAME>... -- <CMD>...";
 pub(super) const SEMAPHORE_USAGE: &str =
     "quorate semaphore [OPTIONS] --limit <N> <NAME> -- <CMD>...";
+pub(super) const INSPECT_USAGE: &str = "quorate inspect [OPTIONS] <NAME>";
+pub(super) const EVICT_USAGE: &str = "quorate evict [OPTIONS] <NAME>";
+pub(super) const RESIZE_USAGE: &str = "quorate resize [OPTIONS] --limit <N> <NAME>";
 
 pub(super) const LOCK_AFTER: &str = "\
 Examples:
@@ -115,8 +120,8 @@ The command finds in its environment:
 earlier holder of any of them. Pass it to the resource behind the lock, which has to refuse smaller tokens. With \
 --read it is an epoch: it tells how new the data is, and many readers have the same.
       With --read IT MUST NOT BE USED TO WRITE.
-QUORATE_NODES and QUORATE_PASSWORD_COMMAND are removed from it, because they may hold passwords; --keep-env keeps \
-them. QUORATE_NODES_FILE and QUORATE_CONFIG stay: their passwords are in the files.
+QUORATE_NODES is removed from it, because it may hold passwords; --keep-env keeps it. QUORATE_NODES_FILE and \
+QUORATE_CONFIG stay: their passwords are in the files.
 
 Choose --consul if you run Consul already and need few locks a second. It takes the lock in Consul instead of on \
 Redis or Valkey masters: the same lock as `consul lock` with that name. A lock in Consul and one on masters do not \
@@ -149,9 +154,9 @@ Exit status:
   128+n    the command, or the wait, was ended by signal n
   126 127  the command cannot be run / was not found
   64       wrong usage or setting
-  69       no majority of nodes, too few may vote yet (quarantined), no Consul, or too slow
+  69       no majority of nodes, too few vote yet, no Consul, or too slow
   75       held by others until the wait ran out (--conflict-status)
-  79       the lock was lost, or --max-hold was over, while the command ran: look at what it did
+  79       the lock was lost, or --max-hold over, while the command ran
 
 --json: an error is an object on stderr. `held` and `lost` also have name. `held` also has holder: {label, owner, \
 entry, remaining_ms}|null; with several names also which, the first of them that is held; with --consul instead \
@@ -174,7 +179,7 @@ Examples:
 
 The command finds in its environment:
   QUORATE_NAME    the name
-  QUORATE_SLOT    the number of its slot, from 0 to one less than the limit. No other command has it meanwhile
+  QUORATE_SLOT    the number of its slot, from 0 to one less than the limit
   QUORATE_TOKEN
       the fencing token: an integer greater than the token of every earlier holder of this slot. Pass it, with the \
 slot's number, to the resource behind the slot, which has to refuse smaller tokens. Tokens of different slots cannot \
@@ -186,7 +191,7 @@ smaller QUORATE_TOKEN may still have a slot.
 
 All programs must give the same limit: if the servers know another one for this name, this ends with 64 and names \
 both. `quorate resize` changes it for all programs; give the new limit from then on. The servers forget a limit when \
-nobody has used the semaphore for three to four times --max-ttl, Consul when nobody has a slot.
+nobody has used the semaphore for four times --max-ttl, Consul when nobody has a slot.
 
 Everything else is as for a lock: signals, job control, the loss of the slot, exit status and --json. See `quorate \
 lock --help`. In JSON `held` has name, limit and taken, with --consul name and held_by; `lost` has name and slot.";
@@ -222,7 +227,7 @@ semaphore and rwlock are null if nobody has used one by that name for long. With
 {name, remaining, limit, wait_ms}.";
 
 pub(super) const EVICT: &str = "\
-Frees a lock on all nodes that vote, no matter who holds it. If others wait in the queue, the first of them gets it. The \
+Frees a lock on all nodes, no matter who holds it. If others wait in the queue, the first of them gets it. The \
 read-write lock of that name is freed too, from its readers or its writer.
 
 With --slot it frees that slot of the semaphore of this name, and no lock. `quorate inspect` shows who \
@@ -245,7 +250,7 @@ Changes how many slots a semaphore has, for all programs that use it.
 
 Running programs follow by themselves. Programs that start later have to give the new limit: `quorate semaphore` \
 with another --limit ends with 64. A smaller limit takes no slot away from its holder: nobody gets a slot until \
-enough of them are free. A limit is forgotten when nobody has used the semaphore for three to four times --max-ttl.
+enough of them are free. A limit is forgotten when nobody has used the semaphore for four times --max-ttl.
 
 Every server has to answer. If one is away this ends with 69, and the limit may be changed on some of them: run it \
 again when all vote.
@@ -296,11 +301,16 @@ Exit status: 0 when INT, TERM, HUP or QUIT ended it, or its output was closed; 6
 remaining_ms is how long a quarantine still takes; locks can be taken while voting >= needed.";
 
 pub(super) const BOOTSTRAP: &str = "\
-Admits servers that have never held a lock, without their quarantine.
+Waits until the servers vote; with --new admits servers that have never held a lock.
 
 A server that is new, or that restarted, is in quarantine: it does not vote until every earlier lock has expired, \
-which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice. In a start-up \
-script use `quorate nodes --wait majority` or `quorate raise-terms`, which wait for the quarantine and admit nothing.
+which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice.
+
+Without --new nothing is admitted. It waits until a majority votes and no server that answers is in quarantine any \
+more, and ends with 0. It does not wait for servers that cannot be reached or are refused, but names them. You can \
+put it into every start-up script, on every machine. If --max-ttl or --restart-margin is greater than the fleet's, \
+it raises the fleet's value. For this every server has to vote, so it waits for those in quarantine. Clients may use \
+the greater value only after it has ended with 0.
 
 --new declares that these servers have never held a lock. It takes about seven seconds, in which every running \
 client can object. It is refused (69) unless all servers answer, either all vote or none does, none has given \
@@ -308,29 +318,9 @@ out a lock, and no client knows them as servers in use. These checks do not find
 hand, and never in a start-up script.
 
 Exit status:
-  0        every server votes
-  69       not every server answers, or it was refused
+  0        a majority votes; with --new, --force or after a raise, all servers
+  69       too few servers answer within --connect-timeout, or it was refused
   128+n    ended by signal n
-
---json: {changed, nodes: [{node, before, after}]}";
-
-pub(super) const RAISE_TERMS: &str = "\
-Waits until the servers vote, and raises the fleet's --max-ttl and --restart-margin to those given here if these are \
-greater. It admits nothing, so a start-up script may run it, on every machine.
-
-It waits until a majority votes and no server that answers is in quarantine any more, and ends with 0. It does not \
-wait for servers that cannot be reached or are refused, but names them.
-
-To raise a value, every server has to vote, so it waits for those in quarantine. Clients may use the greater value \
-only after it has ended with 0. If it was interrupted, run it again.
-
-Exit status:
-  0        a majority votes, and none is in quarantine; after a raise, every server votes
-  69       too few servers answer for longer than --connect-timeout
-  128+n    ended by signal n
-
-Example:
-  quorate raise-terms --max-ttl 60s
 
 --json: {changed, nodes: [{node, before, after}]}";
 
@@ -387,7 +377,7 @@ const OTHER_WORDS: &[(&[&str], &str)] = &[
     ),
     (
         &["init", "setup", "start", "admit"],
-        "`quorate bootstrap --new` admits servers that have never held a lock, once and by hand",
+        "`quorate bootstrap` waits until the servers vote",
     ),
 ];
 
@@ -404,20 +394,6 @@ pub(super) fn suggest_a_command(error: &mut clap::Error) {
     }
 }
 
-/// Names, beside the two options that `quorate bootstrap` lacks, the commands for a script that only wants to wait.
-pub(super) fn say_what_admits_nothing(error: &mut clap::Error) {
-    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
-        return;
-    };
-    if error.kind() == ErrorKind::MissingRequiredArgument
-        && missing.iter().any(|it| it.contains("--new"))
-    {
-        let advice = "in a start-up script use `quorate nodes --wait majority` or `quorate raise-terms`, which admit nothing";
-        let advice = ContextValue::StyledStrs(vec![advice.into()]);
-        error.insert(ContextKind::Suggested, advice);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
@@ -427,7 +403,11 @@ mod tests {
 
     /// All help texts, rendered wider than any terminal so that each paragraph is one line.
     fn help_of_all() -> Vec<(String, String)> {
-        let mut command = Args::command().term_width(10_000).max_term_width(10_000);
+        help_at(10_000)
+    }
+
+    fn help_at(width: usize) -> Vec<(String, String)> {
+        let mut command = Args::command().term_width(width).max_term_width(width);
         command.build();
         let mut all = vec![command.clone()];
         all.extend(command.get_subcommands().cloned());
@@ -455,6 +435,31 @@ mod tests {
                 assert!(line.len() < 100, "{command}: {line}");
             }
         }
+    }
+
+    /// clap continues a row at its left edge, so that a word of its second column stands alone below the first one.
+    #[test]
+    fn no_row_of_a_table_is_wrapped_at_80_columns_or_more() {
+        let is_row = |line: &&str| {
+            let text = line.trim_start();
+            line.starts_with("  ") && !line.starts_with("   ") && text.contains("  ")
+        };
+        let mut seen = 0;
+        for width in [80, 100, 120] {
+            let at_width = help_at(width);
+            for ((command, wide), (_, narrow)) in help_of_all().iter().zip(&at_width) {
+                // What clap writes itself, such as the list of commands, it continues below the second column.
+                let own = |text: &str| text.split_once("Examples:").map(|(_, own)| own.to_owned());
+                for row in own(wide).unwrap_or_default().lines().filter(is_row) {
+                    seen += 1;
+                    assert!(
+                        narrow.lines().any(|line| line == row),
+                        "{command} at {width}: {row}"
+                    );
+                }
+            }
+        }
+        assert!(seen > 100, "{seen}");
     }
 
     #[test]

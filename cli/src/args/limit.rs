@@ -5,7 +5,7 @@ use std::{ffi::OsString, time::Duration};
 use clap::ValueEnum;
 use quorate::Outage;
 
-use super::duration;
+use super::{Name, duration};
 
 pub(super) const ABOUT: &str = "\
 Waits until a rate limit has room, then runs a command. At most the given number of commands begin in any interval, \
@@ -17,10 +17,10 @@ that, use `quorate semaphore`. Without a command it takes the units and ends, so
 pub(super) const AFTER: &str = "\
 Examples:
   quorate limit supplier --rate 2000/min -- ./call.sh
-  quorate limit supplier --rate 2000/min --rate 50/s -- ./call.sh     both apply together
+  quorate limit supplier --rate 2000/min --rate 50/s -- ./call.sh   both apply
   quorate limit supplier --rate 2000/min --cost 20 -- ./call.sh 20
-  quorate limit mail --rate 1/10m --no-wait -- ./mail.sh              now or not at all (75)
-  quorate limit supplier --rate 2000/min && curl https://supplier     within a script
+  quorate limit mail --rate 1/10m --no-wait -- ./mail.sh            now or never
+  quorate limit supplier --rate 2000/min && curl https://supplier   in a script
 
 The limit holds for any interval. A cron job that runs every 10 minutes begins a moment earlier or later each time, \
 so it finds a limit of 1/10m still used up every second time. Give it a shorter period: 1/9m.
@@ -38,6 +38,11 @@ name in QUORATE_NAME. The variables that an enclosing `quorate lock` has set sta
 QUORATE_PASSWORD_COMMAND are removed, because they may hold passwords; --keep-env keeps them. If this process is stopped or slow before the command begins, \
 the command begins late: the limit applies to the moment when it was allowed.
 
+How long servers that are not well delay a call: those that refuse a connection, not at all. Those that hang, by one \
+--node-timeout (500ms) if one well server has enough in its share, or for a limit of at most 16 units if a majority is \
+well. If every server hangs, the call goes on, as --on-outage says, after the smaller of --dial-timeout (3s) and \
+--connect-timeout (5s), and one --node-timeout more.
+
 Nothing is printed while all is well. On a terminal, or with -v, one line tells why it waits. \
 Ctrl-C, TERM, HUP and QUIT end the wait.
 
@@ -47,15 +52,16 @@ Exit status:
   128+n    the wait was ended by signal n
   126 127  the command cannot be run / was not found
   64       wrong usage or setting
-  69
-      no server can tell whether there is room (none, or too few, can be reached; or they are \
-quarantined), or their answers come too late; see --on-outage
-  75       no room within the wait; at once if it is known that room comes too late
+  69       no server can tell whether there is room in time: see --on-outage
+  75       no room within the wait, at once if it is known that room comes later
 
 --json: without a command {name, allowed: true, wait_ms: 0, remaining, limit}; remaining is null if that \
 is not known. With --show, allowed tells whether there is room for one unit. An error is an object on stderr; \
 `denied` also has name, allowed: false, wait_ms, \
 remaining and limit. limit is the smallest of the rates' numbers.";
+
+// clap's own usage line would show the name as optional, because --name can stand for it.
+pub(super) const USAGE: &str = "quorate limit [OPTIONS] --rate <N/PERIOD> <NAME> [-- <CMD>...]";
 
 /// How a rate is written.
 const RATE: &str = "a rate is N/PERIOD, as in 2000/min, 50/s or 3/10m: N is at least 1, and PERIOD is s, sec, second, min, \
@@ -63,20 +69,20 @@ const RATE: &str = "a rate is N/PERIOD, as in 2000/min, 50/s or 3/10m: N is at l
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Limit {
-    /// The name: 1 to 512 bytes of any text
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) name: Name,
 
     /// At most N in any PERIOD, as in 2000/min: s, min, h, d or a duration such as 500ms, from 100ms to 24h.
     /// Repeat it for up to four rates that apply together. Give the same rates in all programs that use the limit
-    #[arg(long = "rate", value_name = "N/PERIOD", required = true, value_parser = rate)]
+    #[arg(long = "rate", value_name = "N/PERIOD", allow_hyphen_values = true, required = true, value_parser = rate)]
     pub(crate) rates: Vec<Rate>,
 
     /// How many units to take, all at once
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cost: u32,
 
     /// How long to wait until there is room [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
     /// Ask once, and end with 75 if there is no room now

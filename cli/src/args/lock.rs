@@ -2,9 +2,12 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    CommandFactory as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
-use super::{InConsul, duration};
+use super::{Args, InConsul, duration};
 use crate::failure::{Failure, HELD};
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +44,7 @@ pub(crate) struct Semaphore {
     named: Option<String>,
 
     /// The number of slots: at most this many commands run at once. Give the same number in all programs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     limit: u32,
 
     #[command(flatten)]
@@ -53,19 +56,20 @@ pub(crate) struct Semaphore {
 pub(crate) struct Run {
     /// How long a grant lasts unless renewed. Others wait this long if this machine dies; in Consul, where 10s is
     /// the least, up to twice as long [default: 10s, or --max-ttl if that is less]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 
     /// How long to wait for it [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration, conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
-    /// Try once, and end with 75 if it is not free now
+    /// Try once, and end with 75 if it is not free now. It ends with 69 as soon as too few servers for a majority are
+    /// left; one that hangs counts after --dial-timeout, or --connect-timeout if that is less
     #[arg(long)]
     pub(crate) no_wait: bool,
 
     /// The exit status if others still hold it when the wait is over
-    #[arg(short = 'E', long, value_name = "N", default_value_t = HELD)]
+    #[arg(short = 'E', long, value_name = "N", allow_hyphen_values = true, default_value_t = HELD)]
     pub(crate) conflict_status: u8,
 
     /// Print nothing if others hold it. All other errors are printed
@@ -74,7 +78,7 @@ pub(crate) struct Run {
 
     /// End the command when it has run for this long, for commands that may hang. It gets SIGTERM a twentieth of
     /// the ttl earlier [default: no limit]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
 
     /// Hold the lock or slot until all of the command's process group has ended, not only the command itself. The
@@ -170,38 +174,62 @@ impl Semaphore {
 
 /// Advice for a user who left `--` out, or put it behind the command.
 const BEFORE_ALL: &str = "put `--` before the whole command, as in `quorate lock nightly -- ./report.sh --full`. \
-     Words before it are names of locks and options of quorate";
+     Words before it are names and options of quorate";
 
 /// Advice about a name that begins with a dash.
 const DASHED: &str = "if it is a name, write --name=";
 
-/// Replaces clap's advice, which is to put such a name behind `--`, where the command belongs.
-pub(super) fn say_how_a_dash_is_written(error: &mut clap::Error) {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+/// Replaces clap's advice about an unknown word. That is to put it behind `--`, where the command belongs. `line` is the
+/// command line.
+pub(super) fn advise(error: &mut clap::Error, line: &[String]) {
+    let missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    if !missing && error.kind() != ErrorKind::UnknownArgument {
         return;
-    };
-    let advice = format!("{DASHED}{word}");
+    }
     let usage = error.render().to_string();
-    let takes_one = ["Usage: quorate lock ", "Usage: quorate semaphore "];
-    if error.kind() == ErrorKind::UnknownArgument && takes_one.iter().any(|it| usage.contains(it)) {
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![advice.into()]),
-        );
+    let is_of = |command: &&&str| usage.contains(&format!("Usage: quorate {command} "));
+    let runs = ["lock", "semaphore", "limit"].iter().find(is_of).copied();
+    let has_name = runs.or(["inspect", "evict", "resize"].iter().find(is_of).copied());
+    let ours: Vec<&String> = line.iter().take_while(|word| *word != "--").collect();
+    let lacks_dashes = runs.is_some() && ours.len() == line.len();
+    let mut tips = Vec::new();
+    if let Some(ContextValue::String(invalid)) = error.get(ContextKind::InvalidArg) {
+        // Of -abc clap names -a.
+        let at = ours
+            .iter()
+            .position(|word| word.starts_with(invalid.as_str()));
+        let word = at.and_then(|at| ours.get(at)).map_or(invalid, |word| *word);
+        let before = at.and_then(|at| ours.get(at.checked_sub(1)?));
+        let option = before.filter(|option| takes_a_value(option));
+        match option {
+            _ if !word.starts_with('-') => {}
+            Some(option) => tips.push(format!(
+                "if it is the value of {option}, write {option}={word}"
+            )),
+            None if lacks_dashes && runs != Some("limit") => {}
+            None if has_name.is_some() => tips.push(format!("{DASHED}{word}")),
+            None => {}
+        }
+    }
+    if lacks_dashes && (!missing || runs == Some("lock")) {
+        tips.push(BEFORE_ALL.to_owned());
+    }
+    if !tips.is_empty() {
+        let tips = tips.into_iter().map(Into::into).collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
 }
 
-/// Says where `--` belongs. Without it, clap takes the command's words as names and options, and its own advice would
-/// put `--` behind the first of them.
-pub(super) fn say_where_the_command_stands(error: &mut clap::Error) {
-    let is_about_it = matches!(
-        error.kind(),
-        ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument
-    );
-    if is_about_it && error.render().to_string().contains("Usage: quorate lock ") {
-        let advice = ContextValue::StyledStrs(vec![BEFORE_ALL.into()]);
-        error.insert(ContextKind::Suggested, advice);
-    }
+/// Returns true if a word is the long name of an option that takes a value.
+fn takes_a_value(word: &str) -> bool {
+    let command = Args::command();
+    let all = command.get_subcommands().chain([&command]);
+    let mut options = all.flat_map(clap::Command::get_opts);
+    options.any(|option| {
+        let long = option.get_long();
+        option.get_action().takes_values()
+            && long.is_some_and(|it| word.strip_prefix("--") == Some(it))
+    })
 }
 
 #[cfg(test)]
@@ -209,15 +237,17 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Args, Command};
+    use crate::args::Command;
 
     fn asked(words: &[&str]) -> Result<Asked, String> {
         let all = ["quorate", "lock"].iter().chain(words);
         let args = Args::try_parse_from(all).map_err(|mut error| {
-            match words.contains(&"--") {
-                true => say_how_a_dash_is_written(&mut error),
-                false => say_where_the_command_stands(&mut error),
-            }
+            let line: Vec<String> = ["lock"]
+                .iter()
+                .chain(words)
+                .map(|it| (*it).to_owned())
+                .collect();
+            advise(&mut error, &line);
             error.render().to_string()
         })?;
         match args.command {

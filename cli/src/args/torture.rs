@@ -30,9 +30,9 @@ Examples:
   quorate torture                          30 s, without a store
   quorate torture --store redis://10.0.9.1 --duration 5m
       and meanwhile, kill -9 a server
-  quorate torture --semaphore 3            the names are semaphores of three slots
-  quorate torture --rwlock --readers 50    read-write locks: half of the sections read
-  quorate torture --several                sections take up to three names at once
+  quorate torture --semaphore 3            semaphores of three slots
+  quorate torture --rwlock --readers 50    read-write locks: half only read
+  quorate torture --several                up to three names at once
   quorate torture judge /var/tmp/history   judge a recorded history again
 
 From several containers of one machine: `torture run --history DIR` in each, `torture look` once at the \
@@ -74,31 +74,31 @@ pub(crate) enum TortureStep {
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
     /// The number of processes
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
 
     /// The number of tasks in each process; each takes one name
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) tasks: u32,
 
     #[command(flatten)]
     pub(crate) names: Names,
 
     /// How many sections of a hundred only read
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, requires = "rwlock", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true, default_value_t = 80, requires = "rwlock", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) readers: u32,
 
     /// How long a grant lasts unless renewed [default: 2s, or --max-ttl if that is less]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
 
     /// How long a section takes on average, from nothing to twice this. One in 200 takes a
     /// ttl and a half, so that leases are renewed as well
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20ms")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration, default_value = "20ms")]
     pub(crate) section: Duration,
 
     /// How long the run takes [default: 30s, or until --stop-file appears]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 
     /// End when this file appears, for a caller that cannot send a signal
@@ -115,8 +115,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "RULE", value_parser = ["quarantine", "release-everywhere"])]
     pub(crate) without_rule: Option<String>,
 
-    /// Which of the processes this is
-    #[arg(long, hide = true)]
+    /// Which of the processes this is, if it is one of the load's own.
+    #[arg(skip)]
     pub(crate) worker: Option<u32>,
 }
 
@@ -124,12 +124,12 @@ pub(crate) struct Load {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Names {
     /// How many names are used: torture-0, torture-1, ..
-    #[arg(long = "names", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long = "names", value_name = "N", allow_hyphen_values = true, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) count: u32,
 
     /// Each name is a semaphore with this many slots, not a lock. Each slot has counters of its own in the
     /// store
-    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "L", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) semaphore: Option<u32>,
 
     /// Each name is a read-write lock. A reader reads the store at the beginning and at the end of its section, and

@@ -23,7 +23,7 @@ pub(super) async fn run(
     quorum: &Quorum,
     seen: &Inspection,
 ) -> Result<u8, Failure> {
-    let name = &evict.name;
+    let name = &*evict.name;
     if !evict.yes {
         if !args.json {
             output::say(&seen.to_string());

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use quorate::{Error, Inspection, Quorum, Renewal, cli::are_needed};
+use tokio::select;
 #[cfg(feature = "consul")]
 use {
     crate::output,
     quorate::{Silence, Vote, consul::Consul},
-    tokio::{
-        select,
-        time::{self, Instant},
-    },
+    tokio::time::{self, Instant},
 };
 
 use crate::{
@@ -62,12 +60,18 @@ impl Backend {
         }
     }
 
-    /// Waits until the backend can be used, for as long as `--connect-timeout` allows.
-    pub(super) async fn ready(&self, args: &Args) -> Result<(), Failure> {
+    /// Waits until the backend can be used, for as long as `--connect-timeout` allows. With `--no-wait` only until it is
+    /// known that it cannot be used now; the attempt then fails with the reasons.
+    pub(super) async fn ready(&self, args: &Args, run: &Run) -> Result<(), Failure> {
         match self {
-            Self::Masters(quorum) => Ok(quorum.ready().await?),
+            Self::Masters(quorum) => select! {
+                ready = quorum.ready() => Ok(ready?),
+                () = survey::no_majority(quorum), if run.no_wait => Ok(()),
+            },
             #[cfg(feature = "consul")]
-            Self::Consul(consul) => consul_ready(consul, args.fleet.connect_timeout()).await,
+            Self::Consul(consul) => {
+                consul_ready(consul, args.fleet.connect_timeout(), run.no_wait).await
+            }
         }
     }
 
@@ -154,7 +158,7 @@ async fn seen(quorum: &Quorum, asked: &Asked) -> Vec<Inspection> {
 /// Waits until Consul answers, because it may be about to start, or to elect a leader. A request that it refuses once
 /// is not sent again: it would be refused again.
 #[cfg(feature = "consul")]
-async fn consul_ready(consul: &Consul, within: Duration) -> Result<(), Failure> {
+async fn consul_ready(consul: &Consul, within: Duration, once: bool) -> Result<(), Failure> {
     let end = Instant::now() + within;
     loop {
         let error = match time::timeout_at(end, consul.ready()).await {
@@ -168,7 +172,7 @@ async fn consul_ready(consul: &Consul, within: Duration) -> Result<(), Failure> 
         };
         // This error says more than that the time is over.
         let again = Instant::now() + AGAIN;
-        if again >= end || is_refusal(&error) {
+        if once || again >= end || is_refusal(&error) {
             return Err(Failure::of_consul(error));
         }
         time::sleep_until(again).await;

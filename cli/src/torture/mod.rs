@@ -39,6 +39,8 @@ use crate::{
     output, survey,
 };
 
+/// The first argument of a process of the load.
+pub(crate) const WORKER: &str = "__worker";
 const DURATION: Duration = Duration::from_secs(30);
 /// The exit status when a promise did not hold.
 const DID_NOT_HOLD: u8 = 1;

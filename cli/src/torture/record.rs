@@ -17,7 +17,9 @@ use tokio::{
 use crate::{
     args::{Args, Load},
     failure::{Failure, SOFTWARE},
+    job::ourselves,
     signals::Signals,
+    torture::WORKER,
 };
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -41,7 +43,7 @@ pub(super) async fn run(args: &Args, load: &Load, history: &Path) -> Result<(), 
     let (tell, mut news) = mpsc::channel(64);
     let mut children = Vec::new();
     for index in 0..load.processes {
-        let mut child = start(index, load, history).map_err(broken)?;
+        let mut child = start(args, index, load, history).map_err(broken)?;
         if let Some(out) = child.stdout.take() {
             tokio::spawn(listen(index, BufReader::new(out).lines(), tell.clone()));
         }
@@ -104,16 +106,18 @@ fn early(what: &str) -> Failure {
     )
 }
 
-/// Starts this program again with the same arguments and the number of the process.
-fn start(index: u32, load: &Load, history: &Path) -> std::io::Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
+/// Starts this program again with the number of the process and the same arguments. The settings are in its environment,
+/// because a pipe can be read only once.
+fn start(args: &Args, index: u32, load: &Load, history: &Path) -> std::io::Result<Child> {
+    let mut command = Command::new(ourselves());
+    args.fleet.set_environment(command.as_std_mut());
+    args.fleet.set_label(command.as_std_mut());
+    command.arg(WORKER).arg(index.to_string());
     command.args(std::env::args_os().skip(1));
     if load.history.is_none() {
         command.arg("--history").arg(history);
     }
     command
-        .arg("--worker")
-        .arg(index.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

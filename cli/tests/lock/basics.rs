@@ -161,6 +161,46 @@ fn wrong_usage_exits_64_with_a_hint() {
         (alone, &["inspect", ""], "the name is empty"),
         (
             alone,
+            &["semaphore", "s", "--limit", "-1", "--", "true"],
+            "invalid value '-1' for '--limit <N>'",
+        ),
+        (
+            alone,
+            &["lock", "a", "--ttl", "-1s", "--", "true"],
+            "invalid value '-1s' for '--ttl <DURATION>'",
+        ),
+        (
+            alone,
+            &["limit", "a", "--rate", "1/s", "--cost", "-1"],
+            "invalid value '-1' for '--cost <N>'",
+        ),
+        (
+            alone,
+            &["resize", "s", "--limit", "-1"],
+            "invalid value '-1' for '--limit <N>'",
+        ),
+        (
+            alone,
+            &["evict", "s", "--slot", "-1"],
+            "invalid value '-1' for '--slot <N>'",
+        ),
+        (
+            alone,
+            &["nodes", "--max-ttl", "-1s"],
+            "invalid value '-1s' for '--max-ttl <DURATION>'",
+        ),
+        (
+            alone,
+            &["lock", "a", "--label", "-x", "--", "true"],
+            "if it is the value of --label, write --label=-x",
+        ),
+        (
+            alone,
+            &["limit", "a", "--rate", "1/s", "./call.sh", "-v"],
+            "put `--` before the whole command",
+        ),
+        (
+            alone,
             &["inspect", "a", "--key-prefix", "ä"],
             "the key prefix",
         ),
@@ -280,6 +320,33 @@ fn without_a_majority_it_exits_69_with_a_reason_per_node() {
     run(&urls, &["evict", "a", "--yes"])
         .is(69)
         .says("no majority");
+}
+
+#[test]
+fn with_no_wait_it_exits_69_as_soon_as_no_majority_is_left() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    fleet[0].kill9();
+    fleet[1].kill9();
+    // It would wait for this long for a majority.
+    let words = ["--no-wait", "--connect-timeout", "30s", "--", "true"];
+    for taken in [
+        &["lock", "a"][..],
+        &["lock", "a", "b"],
+        &["lock", "a", "--read"],
+        &["semaphore", "s", "--limit", "2"],
+    ] {
+        let done = run(&urls, &[taken, &words].concat())
+            .is(69)
+            .says("no majority: 1 of 3 nodes vote")
+            .says("refused");
+        assert!(done.took < ms(15_000), "{:?}", done.took);
+    }
+    // Two that refuse are enough to know it, whatever the third does.
+    fleet[2].sigstop();
+    let done = run(&urls, &[&["lock", "a"], &words[..]].concat()).is(69);
+    assert!(done.took < ms(15_000), "{:?}", done.took);
+    fleet[2].sigcont();
 }
 
 #[test]

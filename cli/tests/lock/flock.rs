@@ -55,15 +55,26 @@ fn a_name_may_begin_with_a_dash() {
         &["lock", "--name=-x"][..],
         &["lock", "--name", "-x"],
         &["semaphore", "--name=-x", "--limit", "1"],
+        &["limit", "--name=-x", "--rate", "100/s"],
     ] {
         let done = run(&urls, &[words, &["--", "sh", "-c", name]].concat()).is(0);
         assert_eq!(done.out, "-x\n");
     }
-    for command in ["lock", "semaphore"] {
-        run(&urls, &[command, "-x", "--", "true"])
+    for command in ["lock", "semaphore", "limit"] {
+        run(&urls, &[command, "-xyz", "--", "true"])
             .is(64)
-            .says("if it is a name, write --name=-x");
+            .says("if it is a name, write --name=-xyz");
     }
+    for command in ["limit", "inspect", "evict", "resize"] {
+        let done = run(&urls, &[command, "-xyz"]).is(64);
+        let done = done.says("if it is a name, write --name=-xyz");
+        assert!(!done.err.contains("use '-- -"), "{done:#?}");
+    }
+    run(&urls, &["resize", "--name=-x", "--limit", "2"]).is(0);
+    run(&urls, &["inspect", "--name=-x"]).is(0).prints("\"-x\"");
+    run(&urls, &["evict", "--name", "-x"])
+        .is(64)
+        .says("\"-x\" is held by nobody");
     run(&urls, &["inspect", "--", "-x"]).is(0).prints("\"-x\"");
     run(&urls, &["evict", "--yes", "--", "-x"])
         .is(0)

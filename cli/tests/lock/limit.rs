@@ -277,6 +277,25 @@ fn a_hanging_server_delays_a_call_by_one_node_timeout_at_most() {
     fleet[0].sigcont();
 }
 
+/// Two of three hang, and one well server can answer for its share.
+#[test]
+fn one_well_server_answers_before_two_hanging_ones_are_given_up() {
+    let fleet = fleet(3);
+    let urls = fleet.urls();
+    fleet[0].sigstop();
+    fleet[1].sigstop();
+    // A dial would be given up after this time.
+    let words = "--rate 90/20s --cost 3 --no-wait --dial-timeout 20s --connect-timeout 20s";
+    for more in ["-- echo ran", "--on-outage allow -- echo ran"] {
+        let done = limit(&urls, &format!("{words} {more}")).is(0).prints("ran");
+        assert!(done.took < ms(10_000), "{:?}", done.took);
+    }
+    // A small limit needs a majority.
+    limit(&urls, "--rate 3/20s --no-wait --dial-timeout 1s").is(69);
+    fleet[0].sigcont();
+    fleet[1].sigcont();
+}
+
 #[test]
 fn servers_that_may_have_forgotten_units_give_none() {
     let fleet = Fleet::start(3, Kind::Redis);

@@ -86,6 +86,64 @@ fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
 }
 
 /// Waits until every node has one waiter for "a".
+/// Whether a command of `words` ignores SIGPIPE, if a caller did before.
+fn pipe_is_ignored(urls: &[String], caller: &str, words: &[&str]) -> bool {
+    let all = [words, &["--", "cat", "/proc/self/status"]].concat();
+    let like = quorate(urls, &[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{caller}; exec \"$@\"")]);
+    shell.args(["sh", QUORATE]).args(all);
+    let done = Running::start(in_env_of(&like, shell)).done().is(0);
+    let mut lines = done.out.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    mask & (1 << (Signal::PIPE.as_raw() - 1)) != 0
+}
+
+/// systemd ignores it for its services.
+#[test]
+fn sigpipe_is_for_the_command_as_it_was_for_quorate() {
+    let fleet = fleet(1);
+    let urls = fleet.urls();
+    let words = [
+        &["lock", "a"][..],
+        &["lock", "a", "--read"],
+        &["semaphore", "s", "--limit", "1"],
+        &["limit", "r", "--rate", "100/s"],
+        &["lock", "a", "--keep-env", "--", QUORATE, "lock", "b"],
+    ];
+    for words in words {
+        assert!(pipe_is_ignored(&urls, "trap '' PIPE", words), "{words:?}");
+        assert!(!pipe_is_ignored(&urls, ":", words), "{words:?}");
+    }
+    // The other way to start a command keeps its environment and its errors.
+    for (caller, command) in [
+        ("trap '' PIPE", "no-such-command"),
+        (":", "no-such-command"),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{caller}; exec \"$@\""), "sh", QUORATE]);
+        shell.args(["limit", "r", "--rate", "100/s", "--", command]);
+        let like = quorate(&urls, &[]);
+        Running::start(in_env_of(&like, shell))
+            .done()
+            .is(127)
+            .says("\"no-such-command\" was not found");
+    }
+    let mut shell = Command::new("sh");
+    let script = "trap '' PIPE; exec \"$@\"";
+    shell.args(["-c", script, "sh", QUORATE, "limit", "r", "--rate", "100/s"]);
+    let like = quorate(&urls, &[]);
+    let done = Running::start(in_env_of(&like, {
+        shell.args(["--", "env"]);
+        shell
+    }))
+    .done()
+    .is(0)
+    .prints("QUORATE_NAME=r");
+    assert!(!done.out.contains("QUORATE_NODES="), "{done:#?}");
+}
+
 fn until_one_waits(urls: &[String]) {
     let end = Instant::now() + PATIENCE;
     loop {

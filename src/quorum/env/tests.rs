@@ -222,11 +222,27 @@ fn a_comma_in_a_password_does_not_split_a_url() {
     std::fs::write(&path, urls.join("\n")).unwrap();
     assert_eq!(nodes(NODES_FILE, path.to_str().unwrap()), urls);
     // A word that is not a URL must not be taken for a host.
-    let why = invalid(&[(NODES, "redis://a,localhost:7")]);
-    assert!(
-        why.contains("its host is missing, or not a valid name"),
-        "{why}"
-    );
+    for (list, says) in [
+        (
+            "redis://a,localhost:7",
+            "node 2 of 2: \"***\" is not a valid node",
+        ),
+        (
+            "redis://127.0.0.1:1,127.0.0.1:x",
+            "node 2 of 2: \"***\" is not a valid node",
+        ),
+        (
+            "redis://me:a,b@h:1,h:2,redis://c",
+            "node 2 of 3: \"***\" is not a valid node",
+        ),
+        (
+            "redis://me:hunter2,x",
+            "node 1 of 2: \"redis://me:***\" is not a valid node",
+        ),
+    ] {
+        let why = invalid(&[(NODES, list)]);
+        assert!(why.contains(says), "{list}: {why}");
+    }
 }
 
 #[test]
@@ -263,8 +279,8 @@ fn without_masters_it_says_what_to_set() {
         );
         assert!(!why.contains("--keep-env"), "{why}");
     }
-    // `quorate lock` runs the command and does not pass these variables on to it.
-    let why = invalid(&[("QUORATE_TOKEN", "7")]);
+    // The command runs under `quorate limit`, for example, which does not pass these variables on to it.
+    let why = invalid(&[("QUORATE_NAME", "api")]);
     assert!(why.contains("--keep-env"), "{why}");
 }
 
