@@ -21,6 +21,7 @@ pub(crate) const SHARED: &[(&str, &str)] = &[
         "shared/rotate.lua",
         include_str!("../kinds/shared/rotate.lua"),
     ),
+    ("shared/obey.lua", include_str!("../kinds/shared/obey.lua")),
     (
         "mutex/common.lua",
         include_str!("../kinds/mutex/common.lua"),

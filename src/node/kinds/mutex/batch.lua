@@ -82,6 +82,7 @@ local function free()
     as_asked = false
     for _, i in ipairs(freed_by) do
       answers[i] = why
+      lock[KEYS[i + 2]] = seen[i + 2]
     end
   end
   freed, freed_by = {}, {}
@@ -126,8 +127,16 @@ local about, has_line, behind, leave, join, yield
 if waiting or string.find(ARGV[1], '[JLY]') then
   about, has_line, behind, leave, join, yield = line()
 end
--- The operations that were granted. Their counters are written together at the end.
-local minted = {}
+-- The operations that were granted, and to whom. Their counters are written together at the end.
+local minted, taker = {}, {}
+-- A lock without its counter could be followed by a smaller token, so it does not stay.
+local function take_back(i, entry)
+  local key = KEYS[i + 2]
+  if lock[key] == entry then
+    pcall('DEL', key)
+    lock[key] = false
+  end
+end
 local at = 2
 for i = 1, n do
   local letter, key, entry = letters[i], KEYS[i + 2], ARGV[at]
@@ -186,10 +195,13 @@ for i = 1, n do
         if not (begun and now - begun <= 172800000000) then
           answer = rotate()
         end
+        if answer then
+          take_back(i, entry)
+        end
       end
       if not answer then
         answer, right = token, token == floor
-        minted[#minted + 1] = i
+        minted[#minted + 1], taker[i] = i, entry
         -- Usually p is the token and is written as it came, because formatting costs half a microsecond.
         counter[field[i]] = right and p or format('%.0f', token)
       end
@@ -244,6 +256,7 @@ if #minted > 0 then
     as_asked = false
     for _, i in ipairs(minted) do
       answers[i] = why
+      take_back(i, taker[i])
     end
   end
 end

@@ -21,6 +21,13 @@ local function failed(reply)
   return type(reply) == 'table' and reply.err
 end
 
+-- The error of a reply, unless the key is of another type, which counts as a key that is not there. Any other failure
+-- must not look like that.
+local function denied(reply)
+  local why = failed(reply)
+  return why and not find(why, '^WRONGTYPE') and why
+end
+
 -- True if this text in a lock belongs to this entry. It is the entry, or "entry seq ticket" if the lock came through
 -- the queue. The comparison cuts nothing out of the text: a new string costs Lua more than everything else here.
 local function ours(text, entry)

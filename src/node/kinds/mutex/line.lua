@@ -68,6 +68,24 @@ local function dequeue(entry)
   return failed(was) or (was > 0 and failed(pcall('HDEL', qh, entry))) or nil
 end
 
+-- The queue lives as long as anybody waits. Returns the error, or nil.
+local function outlast(life)
+  local least, longest = 3 * life, 4 * life
+  local left = pcall('PTTL', q)
+  local why = failed(left)
+  if not why and left < least then
+    why = failed(pcall('PEXPIRE', q, longest)) or failed(pcall('PEXPIRE', qh, longest))
+  end
+  -- Its value is the time at which it ends. Every call reads it, so this saves asking for its PTTL.
+  local over = tonumber(waiting)
+  if not why and (not over or over - ms < least) then
+    local text = format('%.0f', ms + longest)
+    why = failed(pcall('SET', sub(q, 1, from - 1) .. 'waiting', text, 'PX', longest))
+    waiting = why and waiting or text
+  end
+  return why
+end
+
 -- Puts the entry into the queue, or refreshes it: then it keeps its ticket. It counts as heard of now. Returns the
 -- error, or nil and the rank.
 local function register(entry, seq, ticket, term, delay, life, claim, channel)
@@ -77,33 +95,23 @@ local function register(entry, seq, ticket, term, delay, life, claim, channel)
     return is_new.err
   end
   local rank = is_new == 0 and pcall('ZRANK', q, entry)
-  if not rank then
-    local why = failed(pcall('ZADD', q, ticket, entry))
-    if why then
-      return why
-    end
-    is_new, rank = 1, pcall('ZRANK', q, entry)
+  local was_there, why = type(rank) == 'number', denied(rank)
+  if why then
+    return why
   end
-  if failed(rank) then
-    return rank.err
+  if not was_there then
+    why = failed(pcall('ZADD', q, ticket, entry))
+    rank = why or pcall('ZRANK', q, entry)
+    why = why or failed(rank)
   end
-  -- The queue lives as long as anybody waits. New waiters, the head, and every fourth request of a waiter extend it.
-  if is_new == 0 and rank > 0 and seq % 4 > 0 then
-    return nil, rank
+  -- New waiters, the head, and every fourth request of a waiter prolong the queue.
+  if not why and (not was_there or rank == 0 or seq % 4 == 0) then
+    why = outlast(life)
   end
-  local least, longest, why = 3 * life, 4 * life
-  local left = pcall('PTTL', q)
-  if failed(left) then
-    return left.err
-  end
-  if left < least then
-    why = failed(pcall('PEXPIRE', q, longest)) or failed(pcall('PEXPIRE', qh, longest))
-  end
-  -- Its value is the time at which it ends. Every call reads it, so this saves asking for its PTTL.
-  local over = tonumber(waiting)
-  if not over or over - ms < least then
-    waiting = format('%.0f', ms + longest)
-    why = why or failed(pcall('SET', sub(q, 1, from - 1) .. 'waiting', waiting, 'PX', longest))
+  -- A waiter that is not written whole is taken out again: it might have made keys that have no expiry.
+  if why and not was_there then
+    pcall('ZREM', q, entry)
+    pcall('HDEL', qh, entry)
   end
   return why, rank
 end
@@ -117,6 +125,9 @@ end
 local function serve(key, p, not_w, me, token)
   while true do
     local heads = pcall('ZRANGE', q, 0, 1, 'WITHSCORES')
+    if denied(heads) then
+      return 'stuck', 0, false
+    end
     local h, ticket, second = heads[1], heads[2], heads[3]
     if not h or h == not_w then
       return nil
@@ -124,6 +135,9 @@ local function serve(key, p, not_w, me, token)
       return 'me', token
     end
     local places = pcall('HMGET', qh, h, second or h)
+    if denied(places) then
+      return 'stuck', 0, false
+    end
     local beat, seq, term, delay, life, claim, reserved, channel =
       string.match(places[1] or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
     local age = beat and ms - beat
@@ -137,22 +151,29 @@ local function serve(key, p, not_w, me, token)
       alive = false
     elseif alive and channel ~= '' and seq ~= '0' and age * 2 <= tonumber(term) then
       token = token or mint(p)
-      -- Nothing is written for a head before a connection hears the message. The message carries the guard because a
-      -- server replicates what it publishes: a client counts it only if the guard is that of the node it came from.
-      local heard = token and pcall('SPUBLISH', channel, format('G %s %s %.0f %s', h, seq, token, ARGV[#ARGV]))
-      if type(heard) ~= 'number' then
+      local text, left = h .. ' ' .. seq .. ' ' .. ticket, term + delay
+      -- The head counts what it hears, so the lock is written before anybody can hear of it.
+      if not token or failed(pcall('SET', key, text, 'PX', left)) then
         return 'stuck', 0, false
       end
-      alive = heard > 0
-      if alive then
-        local text, left = h .. ' ' .. seq .. ' ' .. ticket, term + delay
-        if failed(pcall('SET', key, text, 'PX', left)) then
-          return 'stuck', 0, false
-        end
-        lock[key] = text
+      lock[key] = text
+      -- The message carries the guard because a server replicates what it publishes: a client counts it only if the
+      -- guard is that of the node it came from.
+      local heard = pcall('SPUBLISH', channel, format('G %s %s %.0f %s', h, seq, token, ARGV[#ARGV]))
+      local why = failed(heard)
+      alive = why or heard > 0
+      if alive and not why then
         dequeue(h)
         tell(q, qh, second, second and places[2], term, channel, ms)
         return 'taken', left, text
+      end
+      -- Nobody heard it. The lock is taken back. If that fails too, it stays the head's for a while.
+      if failed(pcall('DEL', key)) then
+        return 'taken', left, text
+      end
+      lock[key] = false
+      if why then
+        return 'stuck', 0, false
       end
     elseif alive then
       -- The head has to ask. Without a channel it asks from time to time.
@@ -176,11 +197,11 @@ local function serve(key, p, not_w, me, token)
   end
 end
 
--- True if anybody waits for this lock.
+-- True if anybody may wait for this lock.
 local function has_line(key)
   about(key)
   local count = pcall('ZCARD', q)
-  return type(count) == 'number' and count > 0
+  return denied(count) or (type(count) == 'number' and count > 0)
 end
 
 -- ACQUIRE of a name that has a queue, which it never overtakes. Nil: no living entry waits, or the counter has
@@ -226,8 +247,9 @@ local function leave(key, entry, p, admitted, token)
     end
     lock[key] = false
   end
+  -- A lock that was freed is told as freed: a repeated RELEASE would find nothing.
   local why = dequeue(entry)
-  if why then
+  if why and not held then
     return why
   end
   -- PTTL also sees a key of another type.
@@ -286,11 +308,12 @@ local function join(only_last, key, entry, ttl, p, seq, ticket, term, ...)
       token, why = mint(p)
     end
     local text = entry .. ' ' .. seq .. ' ' .. ticket
-    why = why or failed(pcall('SET', key, text, 'PX', ttl)) or (head and dequeue(entry))
+    why = why or failed(pcall('SET', key, text, 'PX', ttl))
+    lock[key] = not why and text
+    why = why or (head and dequeue(entry))
     if why then
       return why
     end
-    lock[key] = text
     return { token, tonumber(seq) }, token == tonumber(p)
   end
   rank = rank or pcall('ZRANK', q, entry)

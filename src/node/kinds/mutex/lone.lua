@@ -7,9 +7,12 @@ if waiting then
   local prefix, rest = string.sub(KEYS[3], 1, from - 1), string.sub(name, 8)
   q, qh = prefix .. '@mutex-line:' .. rest, prefix .. '@mutex-waiters:' .. rest
 end
--- The first two in the queue. A queue key of another type counts as empty.
+-- The first two in the queue. A queue key of another type counts as empty. With any other error nothing is known.
 local heads = waiting and (letter == 'A' or letter == 'R') and redis.pcall('ZRANGE', q, 0, 1, 'WITHSCORES') or {}
 local h, second = heads[1], heads[3]
+if heads.err and not string.find(heads.err, '^WRONGTYPE') then
+  letter = nil
+end
 -- True if the entry has the lock. If the lock came through the queue its text is "entry seq ticket".
 local held = text == entry or (text and string.byte(text, #entry + 1) == 32 and string.find(text, entry, 1, true) == 1)
 if letter == 'A' and not h and not text then
@@ -21,8 +24,11 @@ if letter == 'A' and not h and not text then
   if c and begun and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + max_ttl * 1000, 9007199254740991)
     and now - begun <= 172800000000
     and (redis.pcall('SET', KEYS[3], entry, 'NX', 'PX', ARGV[3]) or read).ok then
-    redis.call('HSET', c0, name, ARGV[4])
-    return 1
+    if type(redis.pcall('HSET', c0, name, ARGV[4])) == 'number' then
+      return 1
+    end
+    -- A lock without its counter could be followed by a smaller token.
+    redis.pcall('DEL', KEYS[3])
   end
 elseif letter == 'R' and held and not h then
   if redis.pcall('DEL', KEYS[3]) == 1 then
@@ -44,16 +50,17 @@ elseif letter == 'R' and held and h ~= entry and second ~= entry then
     if age * 2 <= tonumber(term) and age <= tonumber(life) and now - begun <= 172800000000
       and floor <= now + max_ttl * 1000 and type(redis.pcall('HSET', c0, name, p)) == 'number' then
       made = floor
-      local heard = redis.pcall('SPUBLISH', channel, 'G ' .. h .. ' ' .. seq .. ' ' .. p .. ' ' .. ARGV[#ARGV])
-      -- SET replaces DEL here: until then this client has the lock.
-      if type(heard) == 'number' and heard > 0
-        and redis.pcall('SET', KEYS[3], h .. ' ' .. seq .. ' ' .. heads[2], 'PX', term + delay).ok then
+      -- SET replaces DEL here: until then this client has the lock. The head counts what it hears, so SET comes first.
+      local set = redis.pcall('SET', KEYS[3], h .. ' ' .. seq .. ' ' .. heads[2], 'PX', term + delay).ok
+      local heard = set and redis.pcall('SPUBLISH', channel, 'G ' .. h .. ' ' .. seq .. ' ' .. p .. ' ' .. ARGV[#ARGV])
+      if type(heard) == 'number' and heard > 0 then
         redis.pcall('ZREM', q, h, entry)
         redis.pcall('HDEL', qh, h, entry)
 -- insert mutex/tell.lua
         tell(q, qh, second, second and texts[2], term, channel, ms)
         return 1
       end
+      -- The slow path deletes the lock first, whoever has it now.
     end
   end
 elseif (letter == 'J' or letter == 'L') and waiting and text and not held then

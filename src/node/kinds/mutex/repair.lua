@@ -17,16 +17,21 @@ if not (ours or redis.call('PTTL', KEYS[1]) == -2) then
   -- next REPAIR. For that the entry stands first in the queue (see line.lua), with no channel.
   local time, life = redis.call('TIME'), tonumber(ARGV[3])
   local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-  redis.call('ZADD', KEYS[6], 0, ARGV[2])
-  redis.call('HSET', KEYS[7], ARGV[2], string.format('%.0f 0 %s 0 %s %s 0 ', ms, ARGV[3], ARGV[3], ARGV[3]))
-  if redis.call('PTTL', KEYS[6]) < 3 * life then
-    redis.call('PEXPIRE', KEYS[6], 4 * life)
-    redis.call('PEXPIRE', KEYS[7], 4 * life)
+  local lasts, keys = life, { 6, 7 }
+  local function obey()
+    -- Nobody looks at a queue without this key, so it is written first.
+    if tonumber(redis.call('GET', KEYS[8]) or 0) - ms < 3 * life then
+      redis.call('SET', KEYS[8], string.format('%.0f', ms + 4 * life), 'PX', 4 * life)
+    end
+    redis.call('ZADD', KEYS[6], 0, ARGV[2])
+    redis.call('HSET', KEYS[7], ARGV[2], string.format('%.0f 0 %s 0 %s %s 0 ', ms, ARGV[3], ARGV[3], ARGV[3]))
+    if redis.call('PTTL', KEYS[6]) < 3 * life then
+      redis.call('PEXPIRE', KEYS[6], 4 * life)
+      redis.call('PEXPIRE', KEYS[7], 4 * life)
+    end
+    return 0
   end
-  if tonumber(redis.call('GET', KEYS[8]) or 0) - ms < 3 * life then
-    redis.call('SET', KEYS[8], string.format('%.0f', ms + 4 * life), 'PX', 4 * life)
-  end
-  return 0
+  -- insert shared/obey.lua
 end
 -- A counter in c0 was made from the one in c1 and is not less, so c1 is read only if c0 has none.
 local c = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or redis.call('HGET', KEYS[5], ARGV[1]) or 0)

@@ -20,18 +20,21 @@ local function obey()
     return 0
   end
   local left = ours and redis.call('PTTL', KEYS[1]) or 0
-  -- A full server permits DEL and PEXPIRE, and then every write after them.
+  -- A full server permits PEXPIRE, and then every write after it.
   if ours then
-    redis.call('DEL', KEYS[1])
+    redis.call('PEXPIRE', KEYS[1], ttl, 'GT')
   else
     redis.call('PEXPIRE', KEYS[3], 2 * ttl, 'GT')
   end
+  -- The writer has the lock until its share stands: if that cannot be written, nobody else gets in.
   put(KEYS[3], entry, math.max(left, ttl))
   if ours then
+    redis.call('DEL', KEYS[1])
     let_in(KEYS[4], KEYS[5], ARGV[3])
     wake(KEYS[6])
   end
   return 1
 end
 -- insert rwlock/known.lua
-return obey()
+local lasts, keys = max_ttl, { 3 }
+-- insert shared/obey.lua

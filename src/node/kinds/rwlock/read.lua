@@ -14,8 +14,11 @@ if redis.call('PTTL', KEYS[1]) == -2 and redis.pcall('ZCARD', KEYS[5]) == 0 and 
     if c and c >= 1 and c <= 9007199254740992 and c % 1 == 0 then
       local time = redis.call('TIME')
       redis.call('ZADD', KEYS[4], 'GT', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[2])
-      if life == -2 then
-        redis.call('PEXPIRE', KEYS[4], 2 * ARGV[3])
+      local set = life ~= -2 or redis.pcall('PEXPIRE', KEYS[4], 2 * ARGV[3])
+      if type(set) == 'table' then
+        -- The set was just made, and would stay for ever.
+        redis.call('DEL', KEYS[4])
+        return set
       end
       return c
     end
@@ -60,4 +63,5 @@ local function obey()
   return c
 end
 -- insert rwlock/known.lua
-return obey()
+local lasts, keys = max_ttl, { 4, 7 }
+-- insert shared/obey.lua

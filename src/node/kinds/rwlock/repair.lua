@@ -28,14 +28,17 @@ local function obey()
     end
     return 1
   end
+  -- As in EXTEND: the lock stands until the share does.
   if ours then
-    redis.call('DEL', KEYS[1])
+    redis.call('PEXPIRE', KEYS[1], ttl, 'GT')
   end
   put(KEYS[4], entry, math.max(ours and left or 0, ttl))
   if ours then
+    redis.call('DEL', KEYS[1])
     wake(KEYS[5])
   end
   return 1
 end
 -- insert rwlock/known.lua
-return obey()
+local lasts, keys = max_ttl, { 4 }
+-- insert shared/obey.lua

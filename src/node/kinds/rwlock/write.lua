@@ -15,8 +15,13 @@ if not seen[2] and not seen[3] and redis.pcall('ZCARD', KEYS[4]) == 0 then
   if c and c >= 0 and c % 1 == 0 and c < p and p <= math.min(now + max_ttl * 1000, 9007199254740991)
     and begun and now - begun <= 172800000000
     and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
-    redis.call('HSET', KEYS[7], ARGV[1], ARGV[4])
-    return p
+    local counted = redis.pcall('HSET', KEYS[7], ARGV[1], ARGV[4])
+    if type(counted) == 'number' then
+      return p
+    end
+    -- A lock without its counter could be followed by a smaller token.
+    redis.call('DEL', KEYS[1])
+    return counted
   end
 end
 -- Defined by known.lua, which is inserted below.
@@ -53,9 +58,10 @@ local function obey()
   end
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   -- Readers that are still in the set have ended. They are removed after SET: after a DEL, a full server would grant
-  -- the lock.
-  redis.call('DEL', KEYS[4])
+  -- the lock. If they stay, they count as absent.
+  redis.pcall('DEL', KEYS[4])
   return token
 end
 -- insert rwlock/known.lua
-return obey()
+local lasts, keys = max_ttl, { 5, 6 }
+-- insert shared/obey.lua

@@ -72,13 +72,14 @@ local function mark(one, taken)
   bits = string.sub(bits, 1, at - 1) .. string.char(byte) .. string.sub(bits, at + 1)
 end
 
--- Frees a slot, and removes its holder if that is given. Each of these writes works on a full server. ZREM is a
--- pcall: if the key of the ends is of another type, the slot is freed nevertheless.
+-- Frees a slot, and removes its holder if that is given. Each of these writes works on a full server. ZREM comes last:
+-- if a write before it fails, purge frees the slot when it ends. It is a pcall: if the key of the ends is of another
+-- type, the slot is freed nevertheless.
 function free(one, holder)
   redis.call('HDEL', KEYS[1], one, holder or one)
-  redis.pcall('ZREM', KEYS[3], one)
   mark(one, false)
   redis.call('HSET', KEYS[1], 'bits', bits)
+  redis.pcall('ZREM', KEYS[3], one)
 end
 
 -- When the first of the taken slots ends; nil if none is taken.
@@ -91,13 +92,14 @@ function purge(entry)
   ends = first_end()
   if ends and ends < ms then
     local over = redis.call('ZRANGE', KEYS[3], '-inf', '(' .. ms, 'BYSCORE', 'LIMIT', 0, 64)
-    redis.call('ZREM', KEYS[3], unpack(over))
-    for _, holder in ipairs(redis.call('HMGET', KEYS[1], unpack(over))) do
-      if holder then
+    for i, holder in ipairs(redis.call('HMGET', KEYS[1], unpack(over))) do
+      -- After a MOVE that failed halfway, the holder's text names its new slot, and stays.
+      local its = holder and redis.call('HGET', KEYS[1], holder)
+      if its and string.match(its, '^%d+') == over[i] then
         redis.call('HDEL', KEYS[1], holder)
-      end
-      if holder == entry then
-        slot = nil
+        if holder == entry then
+          slot = nil
+        end
       end
     end
     redis.call('HDEL', KEYS[1], unpack(over))
@@ -105,6 +107,8 @@ function purge(entry)
       mark(tonumber(one), false)
     end
     redis.call('HSET', KEYS[1], 'bits', bits)
+    -- The last write, so that what fails halfway is done by the next purge.
+    redis.call('ZREM', KEYS[3], unpack(over))
     if slot and till < ms then
       free(slot, entry)
       slot = nil
@@ -136,11 +140,12 @@ function settle(v, slots)
 end
 
 -- Gives a free slot to an entry. is_first: no other slot is taken. ends may outlive the slots: by then they are over.
+-- The end is written first: a slot without it would never be free again.
 function hold(entry, one, its, ending, is_first)
   mark(one, true)
   local text = string.format('%.0f %s %.0f', one, its, ending)
-  redis.call('HSET', KEYS[1], one, entry, entry, text, 'bits', bits)
   redis.call('ZADD', KEYS[3], ending, one)
+  redis.call('HSET', KEYS[1], one, entry, entry, text, 'bits', bits)
   if is_first then
     redis.call('PEXPIRE', KEYS[3], 4 * lasts)
   end

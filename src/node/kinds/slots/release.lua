@@ -11,8 +11,11 @@ local asks, line, leave, register, fall_back, sweep, call, call_new
 
 local function obey()
   local entry = ARGV[2]
-  -- In a key of another type the entry has nothing.
+  -- In a key of another type the entry has nothing. Any other failure must not look like that.
   local why = look(entry)
+  if why and not string.find(why.err, '^WRONGTYPE') then
+    return why
+  end
   local left = not why and slot ~= tonumber(ARGV[3]) and slot
   local was_ours = left and till >= ms
   if left then
@@ -20,21 +23,28 @@ local function obey()
   elseif waits and not why then
     redis.call('HDEL', KEYS[1], entry)
   end
-  -- A queue of another type prevents no release.
-  local count = (left or waits) and redis.pcall('ZCARD', KEYS[4])
-  if type(count) == 'number' then
-    if count > 0 then
-      line()
+  local function tell()
+    -- A queue of another type prevents no release.
+    local count = (left or waits) and redis.pcall('ZCARD', KEYS[4])
+    if count and (type(count) == 'number' or not string.find(count.err, '^WRONGTYPE')) then
+      if count ~= 0 then
+        line()
+      end
+      local was_in_gate = count ~= 0 and waits and leave(entry, admitted)
+      -- A waiter that leaves the gate may have been called to a slot that is still free.
+      local open = left or was_in_gate and next_free(0)
+      if count ~= 0 and open and admitted then
+        call(open)
+      end
+      if admitted then
+        used(false)
+      end
     end
-    local was_in_gate = count > 0 and waits and leave(entry, admitted)
-    -- A waiter that leaves the gate may have been called to a slot that is still free.
-    local open = left or was_in_gate and next_free(0)
-    if count > 0 and open and admitted then
-      call(open)
-    end
-    if admitted then
-      used(false)
-    end
+  end
+  -- If that fails, the slot is free all the same. A repeated RELEASE would find nothing.
+  local done, failure = pcall(tell)
+  if not done and not left then
+    return failure
   end
   return admitted and (was_ours and 1 or 0) or -1
 end

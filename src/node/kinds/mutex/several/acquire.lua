@@ -48,7 +48,7 @@ if not now or floor > now + ahead then
 end
 local token = math.max(greatest + 1, math.min(floor, now + ahead))
 local exhausted, taken = token > 9007199254740991, 0
--- This is the first write. It fails if the server is full or a replica; nothing after it fails.
+-- This is the first write. It fails if the server is full or a replica; without a right a later one may fail too.
 while taken < n and not (held or exhausted) do
   if redis.call('SET', KEYS[taken + 4], ARGV[1], 'NX', 'PX', ARGV[2]) then
     taken = taken + 1
@@ -85,6 +85,14 @@ local counters = {}
 for i = 1, n do
   counters[2 * i - 1], counters[2 * i] = fields[i], written
 end
--- insert shared/rotate.lua
-redis.call('HSET', c0, unpack(counters))
+local function count()
+  -- insert shared/rotate.lua
+  redis.call('HSET', c0, unpack(counters))
+end
+local done, why = pcall(count)
+if not done then
+  -- Locks without their counters could be followed by a smaller token.
+  redis.call('DEL', unpack(KEYS, 4, n + 3))
+  return type(why) == 'string' and redis.error_reply(why) or why
+end
 return token

@@ -23,15 +23,18 @@ if seen[2] then
 -- insert mutex/common.lua
 -- insert mutex/tell.lua
 -- insert mutex/line.lua
+  -- An error at one name keeps no other name from its waiters.
+  local why
   for i = 3, #KEYS do
     local key = KEYS[i]
     lock[key] = seen[i]
     if has_line(key) then
       local answer = leave(key, entry, ARGV[2], admitted)
-      if type(answer) == 'string' then
-        return redis.error_reply(answer)
-      end
+      why = why or type(answer) == 'string' and answer
     end
+  end
+  if why and freed == 0 then
+    return redis.error_reply(why)
   end
 end
 return admitted and freed or -1
