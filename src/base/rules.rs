@@ -180,12 +180,16 @@ pub enum Rule {
     LoginRenewed,
     /// One node logs in again at a time.
     OneLoginAtATime,
+    /// A hand-over is written before it is published: a waiter counts what it hears.
+    WriteThenPublish,
+    /// A script that fails halfway leaves no key without an expiry.
+    NothingHalfWritten,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 83] = [
+    pub const EVERY: [Self; 85] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -269,6 +273,8 @@ impl Rule {
         Self::TokenOfAll,
         Self::LoginRenewed,
         Self::OneLoginAtATime,
+        Self::WriteThenPublish,
+        Self::NothingHalfWritten,
     ];
 }
 

@@ -136,6 +136,8 @@ each_rule! {
     the_next_waiter_is_told_when_to_ask: NextIsTold, LineGone, ["nothing stands still"];
     a_new_waiter_asks_again_soon: SecondAsk, LineGone, ["nothing stands still"];
     a_waiter_without_a_majority_stands_aside: StandAside, LineCutOff, ["nothing stands still"];
+    a_hand_over_is_written_before_it_is_published: WriteThenPublish, LineRights, ["mutual exclusion", "token order", "token uniqueness"];
+    a_registration_that_fails_leaves_no_key: NothingHalfWritten, LineRights, ["no place left"];
     a_slot_has_a_majority_of_its_own: NumberedSlots, Slots, ["no more than the limit", "mutual exclusion"] beside ["token order", "token uniqueness"];
     a_yielded_slot_is_not_a_vote: MoveForgets, SlotsSluggish, ["mutual exclusion", "token order"];
     the_limit_counts_at_the_grant: LimitAtGrant, ResizedStorm, ["who enters fits"];

@@ -30,6 +30,19 @@ pub(crate) enum Writes {
     Small,
     /// The server is a replica.
     None,
+    /// The user has lost the right to this command.
+    #[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
+    Without(Command),
+}
+
+/// A command that the user may lose the right to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(any(test, feature = "test-util")), allow(dead_code))]
+pub(crate) enum Command {
+    /// It writes a lock.
+    Set,
+    /// It puts a waiter into a queue.
+    Zadd,
 }
 
 impl Moment<'_> {
@@ -59,6 +72,14 @@ impl Moment<'_> {
             return refused("OOM command not allowed when used memory > 'maxmemory'.");
         }
         self.may_delete()
+    }
+
+    /// A write by this command. Without the right to it, it is refused even behind other writes.
+    pub(crate) fn may_run(&self, command: Command) -> Result<(), Fault> {
+        if self.writes == Writes::Without(command) {
+            return refused("NOPERM this user has no permissions to run the command");
+        }
+        self.may_write()
     }
 }
 

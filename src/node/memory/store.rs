@@ -15,7 +15,7 @@ use crate::{
         kinds::{
             air::Air,
             counters::Counters,
-            moment::{Moment, Writes},
+            moment::{self, Moment, Writes},
         },
         mutex,
         push::Push,
@@ -49,6 +49,8 @@ pub(crate) struct Store {
     keys: Snapshot,
     readonly: bool,
     full: bool,
+    /// The command that the user has lost the right to.
+    withdrawn: Option<moment::Command>,
     /// The script that is running has written.
     wrote: Cell<bool>,
     /// The connections and their channels. They are not keys.
@@ -64,6 +66,7 @@ impl Store {
             keys: Snapshot::default(),
             readonly: false,
             full: false,
+            withdrawn: None,
             wrote: Cell::new(false),
             air: Air::default(),
         }
@@ -163,6 +166,8 @@ impl Store {
             Writes::None
         } else if self.full {
             Writes::Small
+        } else if let Some(command) = self.withdrawn {
+            Writes::Without(command)
         } else {
             Writes::All
         }
@@ -212,6 +217,11 @@ impl Store {
     /// Every write but DEL and PEXPIRE fails with OOM.
     pub(crate) fn set_out_of_memory(&mut self, on: bool) {
         self.full = on;
+    }
+
+    /// The user loses the right to this command, or has all rights again.
+    pub(crate) fn set_withdrawn(&mut self, command: Option<moment::Command>) {
+        self.withdrawn = command;
     }
 
     /// The record in `boot`.

@@ -9,6 +9,7 @@ use crate::{
     base::{name::Name, owner::Entry},
     node::{
         Command,
+        kinds::moment,
         request::{Release, Request, Target, Verb},
     },
 };
@@ -92,6 +93,15 @@ impl World {
                 let wait = self.dice.skewed(5 * MS, 500 * MS);
                 self.over_in(s, wait);
             }
+            // The same user of all servers loses the right at about the same time, as a changed ACL has it.
+            Fault::Withdraw => {
+                let command = [moment::Command::Set, moment::Command::Zadd][self.dice.index(2)];
+                for s in 0..self.servers.len() {
+                    self.servers[s].store.set_withdrawn(Some(command));
+                    let wait = self.dice.skewed(5 * MS, 300 * MS);
+                    self.over_in(s, wait);
+                }
+            }
             Fault::ReadOnly => {
                 self.servers[s].store.set_readonly(true);
                 let wait = self.dice.skewed(5 * MS, 300 * MS);
@@ -174,6 +184,7 @@ impl World {
         server.errors = 0;
         (server.late, server.later) = (0, 0);
         server.store.set_readonly(false);
+        server.store.set_withdrawn(None);
         if !server.stays_full {
             server.store.set_out_of_memory(false);
         }

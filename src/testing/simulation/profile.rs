@@ -128,6 +128,8 @@ pub enum Profile {
     LineGone,
     /// Many wait, and nothing expires: a waiter that leaves the queue must tell the servers.
     LineLasting,
+    /// Many wait, and the servers' user loses the right to a command for a moment.
+    LineRights,
     /// Many wait, and two clients reach only a minority for a long time.
     LineCutOff,
     /// Many ask for the slots of a semaphore, without faults.
@@ -214,7 +216,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 92] = [
+    pub const ALL: [Self; 93] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -266,6 +268,7 @@ impl Profile {
         Self::LinePartial,
         Self::LineGone,
         Self::LineLasting,
+        Self::LineRights,
         Self::LineCutOff,
         Self::Slots,
         Self::SlotsMany,
@@ -400,6 +403,8 @@ pub(crate) enum Fault {
     Errors,
     /// A server is full.
     OutOfMemory,
+    /// The user of all servers loses the right to a command.
+    Withdraw,
     /// A server answers ever later.
     Slow,
     /// A server answers writes with READONLY.
@@ -1025,6 +1030,7 @@ impl Plan {
             Profile::LinePartial => Self::line_partial(dice),
             Profile::LineGone => Self::line_gone(dice),
             Profile::LineLasting => Self::line_lasting(dice),
+            Profile::LineRights => Self::line_rights(dice),
             Profile::LineCutOff => Self::line_cut_off(dice),
             Profile::Slots => Self::slots(dice),
             Profile::SlotsMany => Self::slots_many(dice),

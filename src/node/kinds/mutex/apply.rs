@@ -13,7 +13,7 @@ use crate::{
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
-            moment::Moment,
+            moment::{Command, Moment},
             mutex::{
                 lines::{Lines, Waiter},
                 several,
@@ -105,7 +105,9 @@ impl Memory {
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn waiters(&self, time: u64) -> impl Iterator<Item = (&Name, &Entry)> {
         let names = self.lines.names(time / 1000);
-        names.flat_map(move |name| self.waiters_of(name, time).map(move |entry| (name, entry)))
+        let queued =
+            names.flat_map(move |name| self.waiters_of(name, time).map(move |entry| (name, entry)));
+        queued.chain(self.lines.all_half_written())
     }
 
     /// For tests: the waiters for this name at `time`, in order.
@@ -139,7 +141,7 @@ impl Memory {
         let held = self.refusal(name, mint.counters, at);
         if token <= MAX_TOKEN {
             // A server refuses SET before it looks whether the key exists.
-            at.may_write()?;
+            at.may_run(Command::Set)?;
         } else if held.is_none() {
             return exhausted();
         }
@@ -213,7 +215,7 @@ impl Memory {
         } else if ours {
             at.may_delete()?; // a full server permits PEXPIRE too
         } else {
-            at.may_write()?;
+            at.may_run(Command::Set)?;
         }
         self.hold(name, entry, came, ttl.max(left), at.time);
         self.lines.remove(name, entry);
@@ -452,6 +454,7 @@ impl Memory {
                         None => mint.token(&counted(name), at)?,
                     };
                     let came = Came::by(place.seq, place.ticket);
+                    at.may_run(Command::Set)?;
                     self.hold(name, entry, came, ttl, at.time);
                     self.lines.remove(name, entry);
                     return Ok(Answer::Taken {
@@ -596,7 +599,7 @@ impl Memory {
             claim: ttl,
             channel: "".into(),
         };
-        at.may_write()?;
+        at.may_run(Command::Zadd)?;
         self.lines.register(name, entry, &place, 0, at.ms());
         Ok(())
     }
@@ -614,7 +617,16 @@ impl Memory {
         at: Moment,
     ) -> Result<(), Fault> {
         at.may_write()?;
-        self.lines.refresh(name, entry, place, seq, at.ms());
+        let now = at.ms();
+        if self.lines.waiter(name, entry, now).is_none()
+            && let Err(fault) = at.may_run(Command::Zadd)
+        {
+            if !at.rules.hold(Rule::NothingHalfWritten) {
+                self.lines.half_written(name, entry);
+            }
+            return Err(fault);
+        }
+        self.lines.refresh(name, entry, place, seq, now);
         Ok(())
     }
 
@@ -659,13 +671,20 @@ impl Memory {
                     return Served::Stuck;
                 };
                 token = Some(minted);
-                // Nothing is written for a head before a connection hears the message.
                 let says = Says::Granted {
                     seq: waiter.seq,
                     token: minted,
                     guard: at.guard.into(),
                 };
+                // The head counts what it hears, so the lock is written before anybody can hear of it.
+                let may_set = at.may_run(Command::Set).is_ok();
+                if !may_set && at.rules.hold(Rule::WriteThenPublish) {
+                    return Served::Stuck;
+                }
                 if publish(&head, &waiter, says, at) {
+                    if !may_set {
+                        return Served::Stuck;
+                    }
                     let left = Duration::from_millis(waiter.term + waiter.lock_delay);
                     let came = Came::by(waiter.seq, waiter.ticket);
                     self.hold(name, &head, came, left, at.time);

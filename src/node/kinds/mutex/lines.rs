@@ -18,6 +18,9 @@ pub(super) struct Lines {
     /// `waiting`: the last ms in which anybody may wait for any lock.
     waiting: Option<u64>,
     lines: BTreeMap<Name, Line>,
+    /// Waiters that were written without a ticket, in a key without an expiry. Only with the rule off.
+    #[cfg(any(test, feature = "test-util"))]
+    half_written: BTreeSet<(Name, Entry)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,6 +111,8 @@ impl Lines {
             reserved: 0,
             channel: Arc::clone(&place.channel),
         };
+        #[cfg(any(test, feature = "test-util"))]
+        self.half_written.remove(&(name.clone(), entry.clone()));
         let (least, longest) = (3 * waiter.life, 4 * waiter.life);
         let line = self.lines.entry(name.clone()).or_default();
         if let Some(before) = line.waiters.insert(entry.clone(), waiter) {
@@ -152,6 +157,19 @@ impl Lines {
                 line.until = until;
             }
         }
+    }
+
+    /// The waiter was written without a ticket.
+    #[cfg_attr(not(any(test, feature = "test-util")), allow(clippy::unused_self))]
+    pub(super) fn half_written(&mut self, _name: &Name, _entry: &Entry) {
+        #[cfg(any(test, feature = "test-util"))]
+        self.half_written.insert((_name.clone(), _entry.clone()));
+    }
+
+    /// For tests: every waiter that was written without a ticket.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn all_half_written(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+        self.half_written.iter().map(|(name, entry)| (name, entry))
     }
 
     /// Takes the waiter out of the queue.

@@ -110,6 +110,15 @@ impl Plan {
         plan
     }
 
+    pub(super) fn line_rights(dice: &mut Dice) -> Self {
+        let mut plan = Self::line(dice).only(&[(6, Fault::Withdraw), (4, Fault::Cut)]);
+        plan.fault_every = dice.range(10, 60) * MS;
+        plan.pushes = (0, 0, dice.range(0, 20));
+        // After it no promise about the time of a hand-over is left: the waiters may have to ask.
+        plan.stall = None;
+        plan
+    }
+
     pub(super) fn line_lasting(dice: &mut Dice) -> Self {
         let mut plan = Self::lasting(dice);
         plan.faults = NETWORK.to_vec();

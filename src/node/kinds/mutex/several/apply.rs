@@ -9,7 +9,7 @@ use crate::{
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint, exhausted, larger},
-            moment::Moment,
+            moment::{Command, Moment},
             mutex::Memory,
         },
         request::{Request, Verb},
@@ -36,7 +36,7 @@ pub(crate) fn apply(
             }
             let token = next_token(names, mint, at)?;
             // SET is the first write.
-            at.may_write()?;
+            at.may_run(Command::Set)?;
             mint.counters.begin(at);
             for name in names {
                 locks.put(name, entry, *ttl, at);
@@ -77,7 +77,7 @@ pub(crate) fn apply(
             let (ours, missing): (Vec<&Name>, Vec<&Name>) =
                 names.iter().partition(|name| mine(locks, name));
             for name in missing {
-                at.may_write()?;
+                at.may_run(Command::Set)?;
                 locks.put(name, entry, *ttl, at);
             }
             for name in ours {
