@@ -60,6 +60,7 @@ impl Subject for MemoryNode {
             Change::Counter(name, counter) => {
                 store.counters_mut().set(Counted::Mutex(name), counter)
             }
+            Change::Withdraw(_) => unreachable!("it has no users"),
         });
         Box::pin(async {})
     }

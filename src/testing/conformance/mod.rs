@@ -23,6 +23,7 @@
 //! | `trial` | a running case: a connection, and the requests on it |
 //! | `random` | random sequences that two subjects must answer alike |
 //! | `memory` | the node in this process as a subject |
+//! | `rights` | the cases about rights that are withdrawn |
 //! | `real` | a Redis or Valkey server as a subject |
 
 pub(crate) mod case;
@@ -30,6 +31,7 @@ pub(crate) mod case;
 mod memory;
 pub(crate) mod random;
 mod real;
+mod rights;
 mod subject;
 pub(crate) mod trial;
 
@@ -53,7 +55,7 @@ use crate::{
 };
 
 /// The cases of every kind.
-const ALL: [&[case::Case]; 8] = [
+const ALL: [&[case::Case]; 9] = [
     admission::cases::CASES,
     held::CASES,
     mutex::cases::CASES,
@@ -62,6 +64,7 @@ const ALL: [&[case::Case]; 8] = [
     rate::cases::CASES,
     mutex::several::cases::CASES,
     server::cases::CASES,
+    rights::CASES,
 ];
 
 /// Runs every case of every kind. A case that fails panics.
@@ -133,6 +136,13 @@ pub async fn several(subject: &dyn Subject) -> Outcome {
 /// Runs the cases about connections and scripts.
 pub async fn server(subject: &dyn Subject) -> Outcome {
     case::run(server::cases::CASES, subject).await
+}
+
+/// Runs the cases about a user that loses a right while it is logged in.
+///
+/// Protocol §3.
+pub async fn rights(subject: &dyn Subject) -> Outcome {
+    case::run(rights::CASES, subject).await
 }
 
 /// The prefix of the keys of [`redis_node`].

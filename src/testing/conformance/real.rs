@@ -152,7 +152,7 @@ impl Subject for Server {
         Box::pin(async { self.clean().await.unwrap_or_else(|why| panic!("{why}")) })
     }
 
-    /// All but [`Power::Full`] and [`Power::Replica`], which need other settings.
+    /// All but [`Power::Full`], [`Power::Replica`] and [`Power::Rights`], which need other settings.
     fn powers(&self) -> &[Power] {
         &[Power::Flush, Power::Keys, Power::Counters, Power::Kill]
     }
@@ -187,7 +187,9 @@ impl Subject for Server {
             Change::SlotCounter(pool, slot, to) => {
                 counter(format!("@semaphore:{slot}:{}", pool.name), to)
             }
-            Change::Full(_) | Change::Replica(_) => unreachable!("it has no power to {change:?}"),
+            Change::Full(_) | Change::Replica(_) | Change::Withdraw(_) => {
+                unreachable!("it has no power to {change:?}")
+            }
         }
     }
 

@@ -43,6 +43,12 @@ pub trait Subject {
         unreachable!("{} has no power to read {key:?}", self.name())
     }
 
+    /// The keys that stand there without an expiry, but those of the admission and the counters. Called only with
+    /// [`Power::Rights`].
+    fn lasting(&self) -> Doing<'_, Vec<String>> {
+        unreachable!("{} has no power to read its keys", self.name())
+    }
+
     /// The master's own clock, in µs since 1970. The cases compute the caps of tokens from it. The default is the
     /// system's clock.
     fn wall_us(&self) -> Doing<'_, u64> {
@@ -69,6 +75,8 @@ pub enum Power {
     Keys,
     /// [`Change::Age`], [`Change::Counter`] and [`Change::SlotCounter`].
     Counters,
+    /// [`Change::Withdraw`], and [`Subject::lasting`].
+    Rights,
     /// A connection can be ended by its [`Connection::client_id`](crate::node::Connection::client_id).
     Kill,
 }
@@ -83,6 +91,8 @@ pub enum Change {
     Full(bool),
     /// The master becomes a replica, or a master again.
     Replica(bool),
+    /// The user of the node may not run this command any more, or may run all commands again.
+    Withdraw(Option<&'static str>),
     /// The key gets this content, or is deleted.
     Put(Key, Option<String>),
     /// The current counters were begun this long ago.

@@ -189,6 +189,11 @@ impl<'s> Trial<'s> {
         [boot, open].map(|text| Some(text?.replace(&self.run_id, "RUN")))
     }
 
+    /// The keys that have no expiry and should have one.
+    pub(crate) async fn lasting(&self) -> Vec<String> {
+        self.subject.lasting().await
+    }
+
     /// Returns the content of one key.
     pub(crate) async fn stands_in(&self, key: Key) -> Option<String> {
         self.subject.stands(key).await
