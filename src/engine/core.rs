@@ -33,6 +33,7 @@ use crate::{
     lease::keeper::Keeper,
     node::{
         DialError, Disconnected, Incoming,
+        answer::Answer,
         session::{Effect, Heard, Purpose, Session, Step, Tag},
         status::{NodeState, NodeStatus},
     },
@@ -220,7 +221,11 @@ impl Core {
             // REFUND is never sent again.
             Purpose::GiveWay | Purpose::Refund => {}
             // If it is lost, the next holder sends the limit again.
-            Purpose::SettleLimit => {}
+            Purpose::SettleLimit => {
+                if let Ok(Answer::Limit(limit)) = answer {
+                    self.holdings.limit_heard(cluster, round, limit);
+                }
+            }
             Purpose::Extend => {
                 self.holdings.extension_heard(cluster, round, node, answer);
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{cluster::Cluster, event::Acquisition, rollback::roll_back};
 use crate::{
-    base::{clock::Tick, owner::Entry},
+    base::{clock::Tick, limit::Limit, owner::Entry},
     lease::upkeep::Good,
     node::{request::Target, session::RoundId},
 };
@@ -37,6 +37,8 @@ pub(super) struct Won {
     pub(super) raising: Vec<usize>,
     /// The nodes that were asked and do not hold it. Something else of this acquisition may stand there.
     pub(super) lacking: Vec<usize>,
+    /// For a slot: the limit under which it was won.
+    pub(super) limit: Option<Limit>,
 }
 
 impl Won {

@@ -2,5 +2,6 @@
 
 mod basics;
 mod dropped;
+mod rolled;
 mod servers;
 mod shrunk;

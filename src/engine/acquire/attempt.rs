@@ -272,6 +272,7 @@ impl Attempt {
             held: self.granted().collect(),
             raising: self.raising().collect(),
             lacking: Vec::new(),
+            limit: None,
             target: self.target,
             entry: self.entry,
             asked: self.asked,

@@ -304,6 +304,7 @@ impl Waiter {
             renewal: Renewal::auto().max_renewals(u32::MAX),
             label: self.acquisition.label.clone(),
             wait,
+            caller: self.acquisition.caller,
             asked_at: self.acquisition.asked_at,
             seen: Arc::default(),
             reply,

@@ -5,8 +5,14 @@ use std::{sync::Arc, time::Duration};
 use super::lacks::Lacks;
 use crate::{
     Error, FencingToken, Lease, LossReason,
-    base::{clock::Tick, logs, owner::Entry},
-    engine::{cluster::Cluster, event::Acquisition, grant::Won, rollback::stop_waiting, round},
+    base::{clock::Tick, limit::Limit, logs, owner::Entry},
+    engine::{
+        cluster::Cluster,
+        event::{Acquisition, Caller},
+        grant::Won,
+        rollback::stop_waiting,
+        round,
+    },
     lease::{keeper::no_readers, response::Responder, shared::Shared, upkeep::Upkeep},
     node::{
         answer::Answer,
@@ -20,6 +26,8 @@ pub(super) struct HeldLease {
     pub(super) upkeep: Upkeep,
     pub(super) target: Target,
     pub(super) entry: Entry,
+    /// The call that won it.
+    pub(super) caller: Caller,
     /// The owner under which it waited for a read-write lock, if the nodes may know it.
     pub(super) waited: Option<Entry>,
     pub(super) lock_delay: Duration,
@@ -28,6 +36,10 @@ pub(super) struct HeldLease {
     /// The nodes that granted it.
     pub(super) held_on: Vec<usize>,
     pub(super) lacks: Lacks,
+    /// For a slot: the limit under which it was won.
+    pub(super) limit: Option<Limit>,
+    /// A slot was put back on a node. The limit has to follow.
+    pub(super) owes_limit: bool,
     /// How long a part of it may stand on a node that was asked.
     pub(super) stands_for: Duration,
     /// The caller that gets the lease once it is confirmed, and the lease.
@@ -71,10 +83,13 @@ impl HeldLease {
             target: won.target.clone(),
             held_on: won.held.iter().map(|(node, _)| *node).collect(),
             entry: won.entry.clone(),
+            caller: acquisition.caller,
             waited: won.waited.clone(),
             lock_delay: acquisition.lock_delay,
             asked: won.asked.clone(),
             lacks,
+            limit: won.limit,
+            owes_limit: false,
             stands_for: won.stands_for,
             pending: None,
             answer_by: acquisition.end(),

@@ -3,6 +3,7 @@
 mod extension;
 mod held_lease;
 mod lacks;
+mod limits;
 mod release;
 mod repair;
 
@@ -14,17 +15,19 @@ use std::{
 use self::{
     extension::Extension,
     held_lease::{HeldLease, reason_of},
+    limits::Limits,
     release::Release,
 };
 use super::{
     cluster::Cluster,
+    event::Caller,
     grant::Grant,
     timers::Key,
     wants::{Kind, names_of},
 };
 use crate::{
     Error, Lease, LossReason, Silence,
-    base::{clock::Tick, ids::ById, logs, name::Name},
+    base::{clock::Tick, ids::ById, limit::Limit, logs, name::Name},
     lease::{
         keeper::{Keeper, LeaseId},
         response::Responder,
@@ -32,6 +35,7 @@ use crate::{
     },
     node::{
         answer::Answer,
+        request::Target,
         session::{Purpose, RoundId},
     },
 };
@@ -43,8 +47,8 @@ pub(super) struct OwnLease<'l> {
     pub(super) entry: &'l str,
 }
 
-/// The oldest lease of each name.
-pub(super) type OwnLeases<'l> = HashMap<(Kind, &'l Name), OwnLease<'l>>;
+/// The oldest lease of each name and caller.
+pub(super) type OwnLeases<'l> = HashMap<(Kind, &'l Name, Caller), OwnLease<'l>>;
 
 /// All leases, and the extensions and releases that are under way for them.
 pub(super) struct Holdings {
@@ -53,6 +57,7 @@ pub(super) struct Holdings {
     leases: BTreeMap<LeaseId, HeldLease>,
     extensions: ById<RoundId, Extension>,
     releases: ById<RoundId, Release>,
+    limits: Limits,
 }
 
 impl Holdings {
@@ -62,6 +67,7 @@ impl Holdings {
             leases: BTreeMap::new(),
             extensions: ById::default(),
             releases: ById::default(),
+            limits: Limits::default(),
         }
     }
 
@@ -121,7 +127,7 @@ impl Holdings {
         held.add_held(node);
     }
 
-    /// The oldest lease of each name. The library's own names are left out.
+    /// The oldest lease of each name and caller. The library's own names are left out.
     pub(super) fn oldest(&self, now: Tick) -> OwnLeases<'_> {
         let mut oldest = OwnLeases::new();
         for held in self.leases.values() {
@@ -130,7 +136,7 @@ impl Holdings {
             for name in names.iter().filter(|name| !name.is_own()) {
                 let entry = held.entry.as_str();
                 let lease = oldest
-                    .entry((kind, name))
+                    .entry((kind, name, held.caller))
                     .or_insert(OwnLease { since, entry });
                 if since < lease.since {
                     *lease = OwnLease { since, entry };
@@ -227,6 +233,11 @@ impl Holdings {
         if let Some(held) = self.leases.get_mut(&lease_of(round)) {
             repair::heard(cluster, lease_of(round), held, node, said);
         }
+    }
+
+    /// Handles the limit of a semaphore that stands on a node, told after a repair.
+    pub(super) fn limit_heard(&mut self, cluster: &mut Cluster, round: RoundId, limit: Limit) {
+        self.limits.heard(cluster, round, limit);
     }
 
     /// Releases a lease. `reply` is `None` if no caller waits for the answer.
@@ -359,6 +370,12 @@ impl Holdings {
         };
         let (id, leases) = (extension.lease(), self.leases.len());
         let decided = extension.decide(cluster, self.leases.get_mut(&id), leases);
+        if let Some(held) = self.leases.get_mut(&id)
+            && std::mem::take(&mut held.owes_limit)
+            && let (Target::Slot(pool, _), Some(limit)) = (&held.target, held.limit)
+        {
+            self.limits.put_back(cluster, pool, limit);
+        }
         if extension.is_over() {
             cluster.timers.cancel(Key::of(Purpose::Extend.of(round)));
             self.extensions.remove(&round);

@@ -22,7 +22,7 @@ pub(super) fn send(
     lost: impl Iterator<Item = usize>,
 ) {
     let due = held.lacks.due(lost);
-    ask(cluster, lease, held, due);
+    held.owes_limit |= ask(cluster, lease, held, due);
 }
 
 /// A majority has just granted a slot, and these nodes do not hold it for this owner. If the slot stayed free there,
@@ -37,11 +37,12 @@ pub(super) fn complete(
     ask(cluster, lease, held, due);
 }
 
-fn ask(cluster: &mut Cluster, lease: LeaseId, held: &mut HeldLease, due: Vec<usize>) {
+/// Returns true if any node was due.
+fn ask(cluster: &mut Cluster, lease: LeaseId, held: &mut HeldLease, due: Vec<usize>) -> bool {
     // A lease that is over is not repaired.
     let is_over = || held.shared.validity().is_zero();
     if due.is_empty() || !cluster.rule_holds(Rule::Repair) || is_over() {
-        return;
+        return false;
     }
     let (ttl, token) = (held.node_ttl(), held.lacks.token);
     let repair = Verb::Repair { ttl, token };
@@ -58,6 +59,7 @@ fn ask(cluster: &mut Cluster, lease: LeaseId, held: &mut HeldLease, due: Vec<usi
             }
         }
     }
+    true
 }
 
 /// For a semaphore: gives back anything else that a node may have of this owner, and puts this slot in its place.

@@ -323,6 +323,7 @@ impl MutexQueue {
             held: self.place.held().collect(),
             raising: Vec::new(),
             lacking: Vec::new(),
+            limit: None,
             entry: self.common.owner.clone(),
             waited: None,
         }

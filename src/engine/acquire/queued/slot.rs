@@ -5,12 +5,7 @@ use std::time::Duration;
 use super::common::{Common, Outcome, can_push, pushing};
 use crate::{
     Error, LimitConflict, Silence,
-    base::{
-        clock::Tick,
-        limit::{Agreed, Limit},
-        owner::Entry,
-        rules::Rule,
-    },
+    base::{clock::Tick, limit::Agreed, owner::Entry, rules::Rule},
     engine::{
         acquire::{
             patience::{Failure, Past},
@@ -397,11 +392,9 @@ impl SlotSearch {
                 .operation(&self.common.owner, leave);
             round::release(cluster, None, &operation, won.others.iter().copied(), until);
         }
-        if self.seat.limit.version == 0 && cluster.rule_holds(Rule::SettleLimit) {
-            let limit = Limit {
-                version: 1,
-                slots: self.seat.limit.slots,
-            };
+        let mut limit = self.seat.limit;
+        if limit.version == 0 && cluster.rule_holds(Rule::SettleLimit) {
+            limit.version = 1;
             let operation = Operation::new(Question::Resize(self.slot.pool.clone(), limit));
             let tag = Purpose::SettleLimit.of(cluster.new_round());
             round::ask(cluster, tag, &operation, 0..cluster.total());
@@ -426,6 +419,7 @@ impl SlotSearch {
             held: won.held,
             raising: Vec::new(),
             lacking: won.others,
+            limit: Some(limit),
             entry: self.common.owner.clone(),
             waited: None,
         }
