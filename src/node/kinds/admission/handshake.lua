@@ -43,16 +43,23 @@ end
 
 local old
 if boot then
-  local first = string.match(boot, '^[^ ]*')
-  if string.match(first, '^%d+$') and string.match(first, '^0*(.*)$') ~= format then
+  local first, words = string.match(boot, '^([^ ]*) ?(.*)$')
+  local is_other = string.match(first, '^%d+$') and string.match(first, '^0*(.*)$') ~= format
+  local o = { string.match(words, '^(%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
+  if is_other then
     -- 3: a record of another format. If it is of this run, nothing is written.
     if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
-    -- It may have been used: its u cannot be read.
+    -- It may have been used: its u may mean something else. Its terms count in any format. If its other words are
+    -- not these, it counts as vouched for.
     u = 1
-  else
-    local o = { string.match(boot, '^' .. format .. ' (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ([01]) ([01]) (%d+)$') }
+    if not o[1] or #o[9] > 15 then
+      o = { string.match(words, '^(%d+) (%S+) (%d+) (%d+) ') }
+      o[5], o[6], o[7], o[8], o[9] = '', '', '1', '1', '0'
+    end
+  end
+  if is_other or first == format then
     if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then
       old = { n = tonumber(o[1]), list = o[2], max_ttl = tonumber(o[3]), margin = tonumber(o[4]), run = o[5],
         id = o[6], v = tonumber(o[7]), u = tonumber(o[8]), w = tonumber(o[9]) }

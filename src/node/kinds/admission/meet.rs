@@ -47,10 +47,11 @@ pub(crate) fn meet(
         Some(Stored::Other(_)) => {
             let run_id = server.run.split('/').next().unwrap_or_default();
             let here = text.is_some_and(|text| text.contains(run_id));
-            // It may have been used: its u cannot be read.
+            // It may have been used: its u may mean something else. Its terms count in any format.
+            let old = text.and_then(BootRecord::of_another_format);
             return (!here && rules.hold(Rule::RunFirst)).then(|| BootRecord {
                 used: true,
-                ..new_record(None, server, hello, rules)
+                ..new_record(old.as_ref(), server, hello, rules)
             });
         }
         Some(Stored::Record(mut old)) => {

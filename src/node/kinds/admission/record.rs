@@ -124,6 +124,20 @@ impl BootRecord {
         format!("{max_ttl} {FORMAT} {masters} {list} {margin} {id}")
     }
 
+    /// What a record of another format says. N, the fleet id and the terms stand in front in every format. If its other
+    /// words are not those of this format, it counts as vouched for.
+    pub(crate) fn of_another_format(text: &str) -> Option<Self> {
+        let (_, words) = text.split_once(' ')?;
+        let whole = |words: &str| format!("{FORMAT} {words}").parse().ok();
+        whole(words).or_else(|| {
+            let front: Vec<&str> = words.splitn(5, ' ').collect();
+            let [masters, list, max_ttl, margin, _] = front[..] else {
+                return None;
+            };
+            whole(&format!("{masters} {list} {max_ttl} {margin} - - 1 1 0"))
+        })
+    }
+
     /// Returns true if this memory was witnessed for long enough.
     pub(crate) fn votes(&self) -> bool {
         self.witnessed >= self.terms.quarantine()

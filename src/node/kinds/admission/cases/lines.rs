@@ -242,6 +242,49 @@ fn another_format(lines: &mut Lines) {
         let hello = "3 word 20000 5000 1 0 0";
         lines.add(line, boot, hello, "3 3 word 20000 5000 here new 1 1 0");
     }
+    // A lease may still run by the terms in it, so they count as those of a record of this format do.
+    let line = "3 the terms of another format, of another run";
+    let vouched = "2 3 word 40000 9000 there old 1 1 90000";
+    let unknown = "4 3 word 40000 9000 there and some other words";
+    for (boot, v, after) in [
+        (vouched, 0, "word 40000 9000 here new 1"),
+        (vouched, 1, "word 40000 9000 here new 1"),
+        (vouched, 2, "word 20000 5000 here new 1"),
+        (unknown, 0, "word 40000 9000 here new 1"),
+        (unknown, 2, "word 20000 5000 here new 1"),
+        // A number that this format does not have.
+        (
+            "2 3 word 40000 9000 there old 1 1 1000000000000000",
+            0,
+            "word 40000 9000 here new 1",
+        ),
+        (
+            "2 3 word 40000 9000 there old 0 0 90000",
+            0,
+            "word 40000 9000 here new 1",
+        ),
+        // A stranger wrote these, or another fleet, or they are not valid.
+        (
+            "2 3 word 40000 9000 there old 0 0 10",
+            0,
+            "word 20000 5000 here new 0",
+        ),
+        (
+            "2 3 other 40000 9000 there old 1 1 90000",
+            0,
+            "word 20000 5000 here new 0",
+        ),
+        ("4 5 word 40000 9000 there", 0, "word 20000 5000 here new 0"),
+        (
+            "4 3 word 86400001 9000 there",
+            0,
+            "word 20000 5000 here new 0",
+        ),
+        ("4 3 word 40000 9000", 0, "word 20000 5000 here new 0"),
+    ] {
+        let hello = format!("3 word 20000 5000 {v} 0 0");
+        lines.add(line, boot, &hello, &format!("3 3 {after} 1 0"));
+    }
 }
 
 /// Lines 4 and 5, and 6 when 4 does not apply: v brought × v stored × w at Z − 1 and Z.
