@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, Weak, atomic::AtomicU64},
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -159,11 +160,28 @@ pub(crate) struct Acquisition {
     /// The holder's label. `None`: the label of the quorum.
     pub(crate) label: Option<Label>,
     pub(crate) wait: Wait,
+    pub(crate) caller: Caller,
     /// The time at which the caller began to wait. It is earlier than the time at which the engine heard of it.
     pub(crate) asked_at: Tick,
     /// The greatest counter that this handle has seen for the name.
     pub(crate) seen: Arc<AtomicU64>,
     pub(crate) reply: Responder<Option<Lease>>,
+}
+
+/// The task that makes a call, or outside of a task the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Caller {
+    Task(tokio::task::Id),
+    Thread(ThreadId),
+}
+
+impl Caller {
+    pub(crate) fn now() -> Self {
+        match tokio::task::try_id() {
+            Some(id) => Self::Task(id),
+            None => Self::Thread(thread::current().id()),
+        }
+    }
 }
 
 impl Acquisition {

@@ -37,7 +37,7 @@ pub use self::status::NodeChanges;
 pub(crate) use self::{
     after_runtime::Task,
     driver::Driver,
-    event::{Acquisition, Event, Wait, Waits},
+    event::{Acquisition, Caller, Event, Wait, Waits},
     handle::{Acquiring, Engine},
     status::Status,
 };

@@ -1,6 +1,6 @@
-//! Finds calls that wait for a lock that this same quorum holds, for longer than a ttl. A task that asks again for what
-//! it holds waits like that for ever, in silence. So may a task that waits for another one of its process, so the log
-//! only has a hint.
+//! Finds calls that wait for longer than a ttl for a lock that the same task won before, and that this quorum still
+//! holds. Such a call waits for ever, in silence, unless the task has given its lease to another one. So the log has a
+//! hint. Tasks that wait for each other are none of its business.
 //!
 //! It costs a look at all waiting calls, at most once a second, and none while no call waits that long.
 
@@ -73,7 +73,7 @@ impl OwnHolder {
             let leases = leases.get_or_insert_with(|| holdings.oldest(now));
             let (kind, names) = waits_for(&acquisition.wants);
             let held = names.iter().find_map(|name| {
-                let lease = leases.get(&(kind, name))?;
+                let lease = leases.get(&(kind, name, acquisition.caller))?;
                 (lease.since < acquisition.asked_at).then_some((name, lease))
             });
             if let Some((name, lease)) = held {

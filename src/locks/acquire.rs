@@ -15,7 +15,7 @@ use tracing::{Instrument as _, instrument::Instrumented};
 use crate::{
     Error, Lease, Renewal,
     base::{logs, owner::Label},
-    engine::{Acquiring, Acquisition, Engine, Wait, wants::Wants},
+    engine::{Acquiring, Acquisition, Caller, Engine, Wait, wants::Wants},
 };
 
 /// An acquisition. Its first poll sends the request to the engine.
@@ -66,6 +66,7 @@ impl Asks {
             renewal: self.renewal,
             label: self.label,
             wait: self.wait,
+            caller: Caller::now(),
             asked_at,
             seen: self.seen,
             reply,

@@ -495,6 +495,27 @@ async fn tasks_that_take_turns_are_not_warned_about() {
     assert_eq!(log.of(OWN).len(), 0, "{:#?}", log.of(OWN));
 }
 
+/// Work of one task may take longer than a ttl. That is what renewal is for.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_long_for_another_one_is_not_warned_about() {
+    let (log, _guard) = Log::start();
+    let (_nodes, quorum) = voting(3).await;
+    let work = || {
+        let mutex = quorum.mutex("long");
+        tokio::spawn(async move {
+            let lease = mutex.lock().await.unwrap();
+            tokio::time::sleep(s(45)).await;
+            lease.release().await.unwrap();
+        })
+    };
+    let first = work();
+    tokio::time::sleep(s(1)).await;
+    let second = work();
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(log.of(OWN).len(), 0, "{:#?}", log.of(OWN));
+}
+
 /// A process was paused, so its holders see the end of their time before the engine does.
 #[tokio::test]
 async fn a_loss_that_its_holder_sees_first_is_told_too() {

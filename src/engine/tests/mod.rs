@@ -26,7 +26,11 @@ use proptest::prelude::*;
 use redis_protocol::resp3::types::OwnedFrame;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{core::TIMERS_AT_ONCE, event::AcquisitionId, *};
+use super::{
+    core::TIMERS_AT_ONCE,
+    event::{AcquisitionId, Caller},
+    *,
+};
 use crate::{
     Error, Inspection, Lease, LeaseWatch, LossReason, Renewal,
     base::{
@@ -212,6 +216,7 @@ impl World {
             renewal: Renewal::off(),
             label: None,
             wait: Wait::Never,
+            caller: Caller::now(),
             asked_at: self.clock.now(),
             seen: Arc::new(AtomicU64::new(0)),
             reply,
