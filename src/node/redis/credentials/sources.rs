@@ -187,7 +187,11 @@ async fn output(child: &mut Child, group: Group) -> io::Result<(Vec<u8>, io::Res
             Either::Right((ended, _)) => break ended,
         }
     };
-    group.goes_on();
+    match &ended {
+        Ok(status) if status.success() => group.goes_on(),
+        // What a command that failed has started serves nobody, and each retry would leave some.
+        _ => drop(group),
+    }
     let rest = async {
         while is_open {
             is_open = stdout.read_buf(&mut said).await? > 0;
@@ -200,8 +204,8 @@ async fn output(child: &mut Child, group: Group) -> io::Result<(Vec<u8>, io::Res
     }
 }
 
-/// The processes of a command. They are ended with it, unless it has ended by itself: then it may have left some on
-/// purpose, such as an agent.
+/// The processes of a command. They are ended with it, unless it was successful: then it may have left some on purpose,
+/// such as an agent.
 struct Group(Option<u32>);
 
 impl Group {

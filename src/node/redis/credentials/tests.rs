@@ -149,14 +149,15 @@ async fn a_command_that_hangs_is_ended_with_its_children_and_runs_once_at_a_time
     );
     let hangs = script(&dir, "hangs", &text).display().to_string();
     // It is ended at the limit, or when nobody waits any more.
-    for limit in [Duration::from_millis(300), HANG] {
+    let soon = Duration::from_secs(3);
+    for limit in [soon, HANG] {
         fs::write(&runs, "").unwrap();
         fs::write(&children, "").unwrap();
         let provider = command("app", &hangs, limit);
         let patience = if limit == HANG { None } else { Some(HANG) };
         let asking = || {
             let user = Some("app".into());
-            let within = patience.unwrap_or(Duration::from_millis(300));
+            let within = patience.unwrap_or(soon);
             Arc::new(Logins::new(provider.clone(), "h:1", user, within)).ask_again()
         };
         // Five connections ask at once.
@@ -164,8 +165,8 @@ async fn a_command_that_hangs_is_ended_with_its_children_and_runs_once_at_a_time
         for given in asked {
             let why = given.err().expect("it hangs");
             let says = match patience {
-                Some(_) => "because it ran for 300 ms",
-                None => "no answer within 300 ms",
+                Some(_) => "because it ran for 3",
+                None => "no answer within 3",
             };
             assert!(why.contains(says), "{why}");
         }

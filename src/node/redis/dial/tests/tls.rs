@@ -157,7 +157,7 @@ async fn files_that_hang_are_told_and_not_taken_for_a_plain_port() {
     let other = settings.files.clone();
     let other = tokio::spawn(async move { other.run(move || hangs.recv()).await });
     tokio::task::yield_now().await;
-    let limit = Duration::from_millis(300);
+    let limit = Duration::from_secs(2);
     let keys = Arc::new(Keys::new("quorate"));
     let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
     let why = dialled.err().unwrap();
@@ -165,8 +165,7 @@ async fn files_that_hang_are_told_and_not_taken_for_a_plain_port() {
         panic!("{why:?}")
     };
     assert!(
-        text.contains("the files with certificates")
-            && text.contains("were not read within 300 ms"),
+        text.contains("the files with certificates") && text.contains("were not read within 2"),
         "{text}"
     );
     drop(go_on);
