@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Show the holders and the waiters of a lock, a read-write lock or a semaphore, on every node
     #[command(long_about = help::INSPECT, override_usage = help::INSPECT_USAGE)]
     Inspect(Inspect),
-    /// Free a lock, or slots of a semaphore, on all nodes, no matter who holds it
+    /// Free a lock, or slots of a semaphore, no matter who holds it
     #[command(long_about = help::EVICT, override_usage = help::EVICT_USAGE)]
     Evict(Evict),
     /// Change how many slots a semaphore has, for all programs that use it
@@ -70,9 +70,12 @@ pub(crate) enum Command {
     /// Print every change of a server's state, until it is interrupted
     #[command(long_about = help::WATCH)]
     Watch,
-    /// Wait until the servers vote; with --new admit servers that have never held a lock
+    /// Admit servers that have never held a lock, once and by hand
     #[command(long_about = help::BOOTSTRAP)]
     Bootstrap(Bootstrap),
+    /// Wait until the servers vote, and raise the fleet's --max-ttl and --restart-margin; admits nothing
+    #[command(long_about = help::RAISE_TERMS)]
+    RaiseTerms,
     /// Check that a server does what quorate needs, and print a page about it
     #[cfg(feature = "conformance")]
     #[command(long_about = help::CONFORMANCE)]
@@ -171,7 +174,9 @@ pub(crate) enum Wait {
     All,
 }
 
+/// Without one of them nothing is admitted.
 #[derive(Debug, clap::Args)]
+#[group(multiple = false)]
 pub(crate) struct Bootstrap {
     /// Admit servers that have never held a lock, without their quarantine. Run it once, by hand; never put it into
     /// a start-up script
@@ -181,7 +186,7 @@ pub(crate) struct Bootstrap {
     /// As --new, but without checking whether a server votes already, was used, or is known to a client, and
     /// without waiting for that. Use it only if no client has run for longer than the longest ttl: otherwise two
     /// may hold one lock. Never put it into a start-up script
-    #[arg(long, conflicts_with = "new")]
+    #[arg(long)]
     pub(crate) force: bool,
 }
 
@@ -219,7 +224,7 @@ impl Args {
 pub(crate) fn parse(words: &[OsString], worker: Option<u32>) -> Result<Args, u8> {
     let mut args = Args::try_parse_from(words).map_err(not_read)?;
     if let (Some(worker), Command::Torture(torture)) = (worker, &mut args.command) {
-        args.fleet.has_its_environment();
+        args.fleet.take_from_environment();
         match &mut torture.step {
             Some(TortureStep::Run(load)) => load.worker = Some(worker),
             _ => torture.load.worker = Some(worker),

@@ -14,10 +14,9 @@ use tokio::{select, time};
 use crate::{
     args::{Args, Limit, Rate},
     child::name_servers,
-    exec::become_command,
     failure::{self, Failure},
     output,
-    signals::{Signals, ignored_pipe_from_the_start},
+    signals::Signals,
     survey,
 };
 
@@ -37,7 +36,12 @@ struct Said {
     remaining: Option<u32>,
 }
 
-pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
+/// Takes the units. `next` is then the command that this process has to become.
+pub(crate) async fn run(
+    args: &Args,
+    limit: &Limit,
+    next: &mut Option<Command>,
+) -> Result<u8, Failure> {
     let quorum = args.fleet.builder()?.connect_lazy()?;
     let wanted = Wanted::new(limit, quorum)?;
     if limit.show {
@@ -74,8 +78,8 @@ pub(crate) async fn run(args: &Args, limit: &Limit) -> Result<u8, Failure> {
     let mut command = Command::new(program);
     command.args(words).env("QUORATE_NAME", &*limit.name);
     name_servers(&mut command, &args.fleet, limit.keep_env, true);
-    let ignores_pipe = ignored_pipe_from_the_start();
-    Err(become_command(&mut command, ignores_pipe))
+    *next = Some(command);
+    Ok(0)
 }
 
 impl<'a> Wanted<'a> {
@@ -341,7 +345,7 @@ impl<'a> Wanted<'a> {
         let fields = [
             ("name", (*self.limit.name).into()),
             ("allowed", said.is_allowed.into()),
-            ("wait_ms", output::milliseconds(said.wait).into()),
+            ("wait_ms", output::wait_ms(said.wait).into()),
             ("remaining", said.remaining.into()),
             ("limit", self.most().into()),
         ];

@@ -5,7 +5,7 @@
 //! | `args` `args/` | the command line and its help |
 //! | `lock` | `quorate lock` and `quorate semaphore` |
 //! | `limit` | `quorate limit`: takes units of a rate limit, then becomes the command |
-//! | `inspect` `evict` `resize` `bootstrap` `nodes` `watch` `conformance` `demo` | one command each |
+//! | `inspect` `evict` `resize` `bootstrap` (and `raise-terms`) `nodes` `watch` `conformance` `demo` | one command each |
 //! | `generate` | completions for shells, and man pages |
 //! | `wanted` | a lock, a side of a read-write lock, or a slot of a semaphore; on the masters, or in Consul |
 //! | `torture/` | load, its history, and the judge of that history |
@@ -59,11 +59,12 @@ mod watch;
 
 use std::{
     ffi::{OsStr, OsString},
-    process::ExitCode,
+    process::{self, ExitCode},
     time::Duration,
 };
 
 use args::{Args, Command};
+use bootstrap::How;
 use failure::Failure;
 
 /// How long the last lines may take if nobody reads them.
@@ -106,9 +107,18 @@ fn main() -> ExitCode {
             return ExitCode::from(failure::SOFTWARE);
         }
     };
-    let result = runtime.block_on(run(&args));
+    let mut next = None;
+    let result = runtime.block_on(run(&args, &mut next));
     // A lookup of a host name must not delay the end.
     runtime.shutdown_background();
+    // Only now nothing is left that this process has started, such as a password command.
+    let result = match next {
+        Some(mut command) => {
+            let ignores_pipe = signals::ignored_pipe_from_the_start();
+            Err(exec::become_command(&mut command, ignores_pipe))
+        }
+        None => result,
+    };
     ExitCode::from(end(&args, result))
 }
 
@@ -132,33 +142,54 @@ fn end(args: &Args, result: Result<u8, Failure>) -> u8 {
     failure.code()
 }
 
-/// Runs the command that was given, and returns the exit status.
-async fn run(args: &Args) -> Result<u8, Failure> {
+/// Runs the command that was given, and returns the exit status, or the command that this process becomes `next`.
+async fn run(args: &Args, next: &mut Option<process::Command>) -> Result<u8, Failure> {
     match &args.command {
         Command::Lock(lock) => lock::run(args, &lock.run, &lock.asked()?).await,
         Command::Semaphore(semaphore) => lock::run(args, &semaphore.run, &semaphore.asked()).await,
-        Command::Limit(limit) => limit::run(args, limit).await,
+        Command::Limit(limit) => limit::run(args, limit, next).await,
         Command::Inspect(inspect) => {
             survey::ask(args, async |quorum| {
-                inspect::run(args, inspect, quorum).await
+                survey::until_ended(inspect::run(args, inspect, quorum)).await
             })
             .await
         }
         Command::Evict(evict) => {
-            survey::ask(args, async |quorum| evict::run(args, evict, quorum).await).await
-        }
-        Command::Resize(resize) => {
-            survey::ask(args, async |quorum| resize::run(args, resize, quorum).await).await
-        }
-        Command::Nodes(nodes) => {
-            survey::ask(args, async |quorum| nodes::run(args, nodes, quorum).await).await
-        }
-        Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
-        Command::Bootstrap(bootstrap) => {
             survey::ask(args, async |quorum| {
-                bootstrap::run(args, bootstrap, quorum).await
+                survey::until_ended(evict::run(args, evict, quorum)).await
             })
             .await
+        }
+        Command::Resize(resize) => {
+            survey::ask(args, async |quorum| {
+                survey::until_ended(resize::run(args, resize, quorum)).await
+            })
+            .await
+        }
+        Command::Nodes(nodes) => {
+            survey::ask(args, async |quorum| {
+                survey::until_ended(nodes::run(args, nodes, quorum)).await
+            })
+            .await
+        }
+        Command::Watch => survey::ask(args, async |quorum| watch::run(args, quorum).await).await,
+        Command::Bootstrap(args::Bootstrap { new, force }) => {
+            let how = match (new, force) {
+                (_, true) => How::Force,
+                (true, false) => How::New,
+                // Nothing is admitted that a person did not name.
+                (false, false) => {
+                    output::complain(
+                        "without --new nothing is admitted: this does what `quorate raise-terms` does",
+                    );
+                    How::Raise
+                }
+            };
+            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
+        }
+        Command::RaiseTerms => {
+            let how = How::Raise;
+            survey::ask(args, async |quorum| bootstrap::run(args, how, quorum).await).await
         }
         #[cfg(feature = "conformance")]
         Command::Conformance => conformance::run(args).await,

@@ -88,7 +88,7 @@ impl Field {
         let words =
             |pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let history = self.history();
-        pids.filter(|pid| words(pid).contains(&history) && words(pid).contains("--worker"))
+        pids.filter(|pid| words(pid).contains(&history) && words(pid).contains("__worker"))
             .filter_map(Pid::from_raw)
             .collect()
     }

@@ -147,7 +147,7 @@ impl Fleet {
     }
 
     /// Another process has put all settings into this one's environment, because a pipe can be read only once.
-    pub(super) fn has_its_environment(&mut self) {
+    pub(super) fn take_from_environment(&mut self) {
         self.path = None;
     }
 

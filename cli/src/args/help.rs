@@ -1,7 +1,7 @@
 //! The texts of `quorate --help` and of its commands, for a reader who has never seen quorate. Each paragraph is one
 //! line, and the terminal wraps it.
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 pub(super) const ABOUT: &str = "\
 Quorum locks over independent Redis or Valkey masters.
@@ -17,7 +17,7 @@ pub(super) const AFTER: &str = "\
 Examples:
   export QUORATE_NODES=redis://10.0.0.1,redis://10.0.1.1,redis://10.0.2.1
   quorate bootstrap --new                         once, for new servers
-  quorate bootstrap                               at every start: wait for votes
+  quorate nodes --wait majority --timeout 2m      at every start
   quorate lock nightly -- ./report.sh             wait for the lock, then run
   quorate lock nightly --no-wait -- ./report.sh   run now or not at all (75)
   quorate lock prices --read -- ./quote.sh        beside readers; --write: alone
@@ -26,7 +26,7 @@ Examples:
   quorate semaphore thumbs --limit 4 -- ./thumbs  at most four at once
   quorate limit api --rate 2000/min -- ./call     at most 2000 calls a minute
   quorate inspect nightly                         show holder and waiters
-  quorate evict nightly --yes                     free it, whoever holds it
+  quorate evict nightly --yes                     free it from any holder
   quorate resize thumbs --limit 8                 more slots, for all programs
   quorate nodes                                   which servers vote, or why not
   quorate nodes --wait all --timeout 2m           after a restart: all must vote
@@ -48,6 +48,7 @@ Environment:
   QUORATE_DIAL_TIMEOUT     --dial-timeout
   QUORATE_CLIENT_CERT      --client-cert
   QUORATE_CLIENT_KEY       --client-key
+  QUORATE_SERVER_NAME      --server-name
   QUORATE_USERNAME         --username
   QUORATE_PASSWORD_FILE    --password-file
   QUORATE_PASSWORD_COMMAND --password-command
@@ -120,8 +121,8 @@ The command finds in its environment:
 earlier holder of any of them. Pass it to the resource behind the lock, which has to refuse smaller tokens. With \
 --read it is an epoch: it tells how new the data is, and many readers have the same.
       With --read IT MUST NOT BE USED TO WRITE.
-QUORATE_NODES is removed from it, because it may hold passwords; --keep-env keeps it. QUORATE_NODES_FILE and \
-QUORATE_CONFIG stay: their passwords are in the files.
+QUORATE_NODES and QUORATE_PASSWORD_COMMAND are removed from it, because they may hold passwords; --keep-env keeps \
+them. QUORATE_NODES_FILE and QUORATE_CONFIG stay: their passwords are in the files.
 
 Choose --consul if you run Consul already and need few locks a second. It takes the lock in Consul instead of on \
 Redis or Valkey masters: the same lock as `consul lock` with that name. A lock in Consul and one on masters do not \
@@ -191,7 +192,7 @@ smaller QUORATE_TOKEN may still have a slot.
 
 All programs must give the same limit: if the servers know another one for this name, this ends with 64 and names \
 both. `quorate resize` changes it for all programs; give the new limit from then on. The servers forget a limit when \
-nobody has used the semaphore for four times --max-ttl, Consul when nobody has a slot.
+nobody has used the semaphore for three to four times --max-ttl, Consul when nobody has a slot.
 
 Everything else is as for a lock: signals, job control, the loss of the slot, exit status and --json. See `quorate \
 lock --help`. In JSON `held` has name, limit and taken, with --consul name and held_by; `lost` has name and slot.";
@@ -227,7 +228,7 @@ semaphore and rwlock are null if nobody has used one by that name for long. With
 {name, remaining, limit, wait_ms}.";
 
 pub(super) const EVICT: &str = "\
-Frees a lock on all nodes, no matter who holds it. If others wait in the queue, the first of them gets it. The \
+Frees a lock on all nodes that vote, no matter who holds it. If others wait in the queue, the first of them gets it. The \
 read-write lock of that name is freed too, from its readers or its writer.
 
 With --slot it frees that slot of the semaphore of this name, and no lock. `quorate inspect` shows who \
@@ -250,7 +251,7 @@ Changes how many slots a semaphore has, for all programs that use it.
 
 Running programs follow by themselves. Programs that start later have to give the new limit: `quorate semaphore` \
 with another --limit ends with 64. A smaller limit takes no slot away from its holder: nobody gets a slot until \
-enough of them are free. A limit is forgotten when nobody has used the semaphore for four times --max-ttl.
+enough of them are free. A limit is forgotten when nobody has used the semaphore for three to four times --max-ttl.
 
 Every server has to answer. If one is away this ends with 69, and the limit may be changed on some of them: run it \
 again when all vote.
@@ -301,26 +302,43 @@ Exit status: 0 when INT, TERM, HUP or QUIT ended it, or its output was closed; 6
 remaining_ms is how long a quarantine still takes; locks can be taken while voting >= needed.";
 
 pub(super) const BOOTSTRAP: &str = "\
-Waits until the servers vote; with --new admits servers that have never held a lock.
+Admits servers that have never held a lock, without their quarantine.
 
 A server that is new, or that restarted, is in quarantine: it does not vote until every earlier lock has expired, \
-which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice.
-
-Without --new nothing is admitted. It waits until a majority votes and no server that answers is in quarantine any \
-more, and ends with 0. It does not wait for servers that cannot be reached or are refused, but names them. You can \
-put it into every start-up script, on every machine. If --max-ttl or --restart-margin is greater than the fleet's, \
-it raises the fleet's value. For this every server has to vote, so it waits for those in quarantine. Clients may use \
-the greater value only after it has ended with 0.
+which takes a little more than --max-ttl. So a server that lost its memory cannot grant a lock twice. In a start-up \
+script use `quorate nodes --wait majority` or `quorate raise-terms`, which wait for the quarantine and admit nothing.
 
 --new declares that these servers have never held a lock. It takes about seven seconds, in which every running \
 client can object. It is refused (69) unless all servers answer, either all vote or none does, none has given \
 out a lock, and no client knows them as servers in use. These checks do not find everything, so run it once, by \
 hand, and never in a start-up script.
 
+Without --new and --force nothing is admitted: it then does what `quorate raise-terms` does, and says so.
+
 Exit status:
-  0        a majority votes; with --new, --force or after a raise, all servers
-  69       too few servers answer within --connect-timeout, or it was refused
+  0        every server votes
+  69       not every server answers, or it was refused
   128+n    ended by signal n
+
+--json: {changed, nodes: [{node, before, after}]}";
+
+pub(super) const RAISE_TERMS: &str = "\
+Waits until the servers vote, and raises the fleet's --max-ttl and --restart-margin to those given here if these are \
+greater. It admits nothing, so a start-up script may run it, on every machine.
+
+It waits until a majority votes and no server that answers is in quarantine any more, and ends with 0. It does not \
+wait for servers that cannot be reached or are refused, but names them.
+
+To raise a value, every server has to vote, so it waits for those in quarantine. Clients may use the greater value \
+only after it has ended with 0. If it was interrupted, run it again.
+
+Exit status:
+  0        a majority votes, and none is in quarantine; after a raise, every server votes
+  69       too few servers answer for longer than --connect-timeout
+  128+n    ended by signal n
+
+Example:
+  quorate raise-terms --max-ttl 60s
 
 --json: {changed, nodes: [{node, before, after}]}";
 
@@ -377,7 +395,7 @@ const OTHER_WORDS: &[(&[&str], &str)] = &[
     ),
     (
         &["init", "setup", "start", "admit"],
-        "`quorate bootstrap` waits until the servers vote",
+        "`quorate bootstrap --new` admits servers that have never held a lock, once and by hand",
     ),
 ];
 

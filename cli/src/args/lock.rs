@@ -190,16 +190,18 @@ pub(super) fn advise(error: &mut clap::Error, line: &[String]) {
     let is_of = |command: &&&str| usage.contains(&format!("Usage: quorate {command} "));
     let runs = ["lock", "semaphore", "limit"].iter().find(is_of).copied();
     let has_name = runs.or(["inspect", "evict", "resize"].iter().find(is_of).copied());
-    let ours: Vec<&String> = line.iter().take_while(|word| *word != "--").collect();
-    let lacks_dashes = runs.is_some() && ours.len() == line.len();
+    let own_words: Vec<&String> = line.iter().take_while(|word| *word != "--").collect();
+    let lacks_dashes = runs.is_some() && own_words.len() == line.len();
     let mut tips = Vec::new();
     if let Some(ContextValue::String(invalid)) = error.get(ContextKind::InvalidArg) {
         // Of -abc clap names -a.
-        let at = ours
+        let at = own_words
             .iter()
             .position(|word| word.starts_with(invalid.as_str()));
-        let word = at.and_then(|at| ours.get(at)).map_or(invalid, |word| *word);
-        let before = at.and_then(|at| ours.get(at.checked_sub(1)?));
+        let word = at
+            .and_then(|at| own_words.get(at))
+            .map_or(invalid, |word| *word);
+        let before = at.and_then(|at| own_words.get(at.checked_sub(1)?));
         let option = before.filter(|option| takes_a_value(option));
         match option {
             _ if !word.starts_with('-') => {}

@@ -216,8 +216,6 @@ fn wrong_usage_exits_64_with_a_hint() {
             &["bootstrap", "--new", "--force"],
             "cannot be used with",
         ),
-        (alone, &["bootstrap"], "<--new|--force>"),
-        (alone, &["bootstrap"], "`quorate raise-terms`"),
         (
             alone,
             &[
@@ -363,6 +361,8 @@ fn a_wrong_password_is_reported_and_not_shown() {
     }
     run(&url, &["nodes"]).is(69).prints("password");
     run(&[server.url()], &["bootstrap", "--force"]).is(0);
+    let bare = run(&[server.url()], &["bootstrap"]).is(0);
+    assert!(bare.err.contains("`quorate raise-terms`"), "{bare:#?}");
     run(&[server.url()], &["lock", "a", "--", "true"]).is(0);
 }
 
