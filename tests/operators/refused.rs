@@ -681,7 +681,7 @@ async fn a_client_of_a_larger_max_ttl() {
         &[
             "max_ttl is 3.0 s here and 2.0 s in the fleet",
             "lower it",
-            "bootstrap",
+            "quorate raise-terms",
         ],
     );
     assert!(ours.mutex("a").try_lock().await.unwrap().is_some());
