@@ -101,7 +101,7 @@ impl Core {
         self.cluster.look_at_the_clock();
         for event in events {
             if event.asks_nodes() && self.waits_for_nodes() {
-                self.wait_for_nodes(Asked::Event(event));
+                self.wait_for_nodes(Asked::Event(Box::new(event)));
             } else {
                 self.obey(event);
             }
@@ -179,7 +179,7 @@ impl Core {
 
     fn obey_after_startup(&mut self, asked: Asked) {
         match asked {
-            Asked::Event(event) => self.obey(event),
+            Asked::Event(event) => self.obey(*event),
             Asked::Rested(acquisition) => {
                 self.acquisitions
                     .rest_is_over(&mut self.cluster, acquisition);

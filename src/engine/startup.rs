@@ -35,7 +35,7 @@ struct Waiting {
 
 /// A request that waits.
 pub(super) enum Asked {
-    Event(Event),
+    Event(Box<Event>),
     /// An acquisition whose rest is over.
     Rested(AcquisitionId),
 }

@@ -1,7 +1,7 @@
 //! The texts of `quorate --help` and of its commands, for a reader who has never seen quorate. Each paragraph is one
 //! line, and the terminal wraps it.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 
 pub(super) const ABOUT: &str = "\
 Quorum locks over independent Redis or Valkey masters.
