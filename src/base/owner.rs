@@ -99,7 +99,6 @@ impl Label {
         }
     }
 
-    #[cfg(feature = "consul")]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
