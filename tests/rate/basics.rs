@@ -452,7 +452,7 @@ async fn one_late_round_is_asked_again() {
 
 // ---- headers ---------------------------------------------------------------------------------
 
-/// What a client is told: limit, units that are left, and seconds until they are all there.
+/// The headers for a client: limit, units that are left, and seconds until they are all there.
 fn told(decision: &quorate::Decision) -> (u32, u32, u64) {
     let headers = decision.headers();
     (headers.limit, headers.remaining, headers.reset)

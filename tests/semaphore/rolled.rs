@@ -74,7 +74,7 @@ impl Rolled {
         known.map(|slots| (slots.limit, slots.taken)).collect()
     }
 
-    /// What a program that comes now with this limit is told.
+    /// Asks for a permit in a new program with this limit. Returns the answer, or both limits of a conflict.
     async fn comes_with(&self, limit: u32) -> Result<bool, (u32, u32)> {
         let quorum = Self::program(&self.nodes).await;
         let answer = quorum.semaphore("pool", limit).try_acquire().await;

@@ -123,11 +123,11 @@ impl ConfigFile {
     }
 }
 
-/// The path by which another process can read this file again, if it is no pipe.
+/// The path by which another process can read this file again, if it is not a pipe.
 pub(super) fn again_at(path: &Path) -> Option<String> {
     // Another process has another /dev/stdin.
-    let is_ours = path.starts_with("/dev") || path.starts_with("/proc");
-    let path = match is_ours {
+    let is_of_this_process = path.starts_with("/dev") || path.starts_with("/proc");
+    let path = match is_of_this_process {
         true => path.canonicalize().ok()?,
         false => path::absolute(path).ok()?,
     };

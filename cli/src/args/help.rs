@@ -466,7 +466,7 @@ mod tests {
         for width in [80, 100, 120] {
             let at_width = help_at(width);
             for ((command, wide), (_, narrow)) in help_of_all().iter().zip(&at_width) {
-                // What clap writes itself, such as the list of commands, it continues below the second column.
+                // Clap continues the texts that it makes itself, such as the list of commands, below the second column.
                 let own = |text: &str| text.split_once("Examples:").map(|(_, own)| own.to_owned());
                 for row in own(wide).unwrap_or_default().lines().filter(is_row) {
                     seen += 1;

@@ -194,7 +194,7 @@ pub(super) fn advise(error: &mut clap::Error, line: &[String]) {
     let lacks_dashes = runs.is_some() && own_words.len() == line.len();
     let mut tips = Vec::new();
     if let Some(ContextValue::String(invalid)) = error.get(ContextKind::InvalidArg) {
-        // Of -abc clap names -a.
+        // Clap names only -a of -abc.
         let at = own_words
             .iter()
             .position(|word| word.starts_with(invalid.as_str()));

@@ -86,7 +86,7 @@ fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
 }
 
 /// Waits until every node has one waiter for "a".
-/// Whether a command of `words` ignores SIGPIPE, if a caller did before.
+/// Returns true if the command of `words` ignores SIGPIPE when its caller did.
 fn pipe_is_ignored(urls: &[String], caller: &str, words: &[&str]) -> bool {
     let all = [words, &["--", "cat", "/proc/self/status"]].concat();
     let like = quorate(urls, &[]);

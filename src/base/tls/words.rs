@@ -1,10 +1,10 @@
-//! What is wrong with a certificate, and what to do about it, in words.
+//! The faults of a certificate in words, with what to do.
 
 use rustls::CertificateError;
 
 use crate::base::printable::printable;
 
-/// What is wrong with the certificate of a server or of a client, and what to do.
+/// The fault of a server's or a client's certificate, and what to do.
 pub(crate) fn fault_of(error: &CertificateError) -> String {
     use CertificateError as Fault;
     let words = match error {

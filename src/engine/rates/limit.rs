@@ -27,7 +27,7 @@ const MOST_LOOKS: u32 = 3;
 /// The longest time for which the result of a LOOK is trusted.
 const TRUST: Duration = Duration::from_secs(1);
 
-/// What the limits of all keys share that have the same intervals.
+/// The part that limits with the same intervals share.
 pub(super) struct Shape {
     pub(super) windows: Arc<[Window]>,
     /// N.
@@ -208,7 +208,7 @@ impl Limit {
         views.all(|(_, view)| view.looked_at.is_some_and(|at| at >= since))
     }
 
-    /// The units that are left, as far as this client knows. Nodes that are being met are counted too. The interval
+    /// The units that are left, by the knowledge of this client. Nodes that are being met are counted too. The interval
     /// that binds is the one that has `wanted` units the latest; if all have them now, the one with the fewest.
     /// `age` is that of units that were taken just now.
     pub(super) fn room(

@@ -417,7 +417,7 @@ mod tests {
             }
             assert_eq!(kept(&all), MANY + 1);
             tokio::time::sleep(Duration::from_secs(2)).await;
-            // What this process has used is still known.
+            // The process still knows which units it has used.
             let left = all.keyed((MANY - 1).to_string()).check().await.unwrap();
             assert_eq!(left.remaining(), if block.is_some() { 1 } else { 3 });
             tokio::time::sleep(Duration::from_millis(8_250)).await;

@@ -35,7 +35,7 @@ pub(super) struct Tls {
     files: OneReader,
 }
 
-/// What a quorum sets for all of its servers.
+/// The TLS settings of a quorum, for all of its servers.
 #[derive(Default)]
 pub(crate) struct TlsSettings {
     /// The servers to trust. By default those that the system trusts.

@@ -89,7 +89,7 @@ pub(crate) fn binding(
         let rooms = nodes.iter().map(|(_, view)| view.room_in(interval, at));
         rooms.map(u64::from).sum::<u64>()
     };
-    // Of two equal ones the longer interval comes last, and `max_by_key` takes it.
+    // If two are equal, `max_by_key` takes the last one, which is the longer interval.
     (0..intervals).max_by_key(|interval| {
         let left = room(*interval, now);
         let wait = match left >= wanted {

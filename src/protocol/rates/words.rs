@@ -128,7 +128,7 @@ pub(crate) struct Units {
     purse: Weak<dyn Purse>,
     /// They may be used before this time.
     pub(crate) until: Tick,
-    /// The units that are left for others, as far as this process knows.
+    /// The units that are left for others, by the knowledge of this process.
     pub(crate) room: Room,
 }
 

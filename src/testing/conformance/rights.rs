@@ -43,7 +43,7 @@ const COMMANDS: [&str; 20] = [
 /// The number of owners in a scene, from 1.
 const OWNERS: u128 = 4;
 
-/// What was done before, with all rights, and the command that is then carried out without one of them.
+/// Commands that are carried out with all rights, and one that is then carried out without one of them.
 struct Scene {
     before: Vec<Command>,
     act: Command,
@@ -62,7 +62,7 @@ fn request(target: &Target, owner: u128, verb: Verb) -> Request {
     }
 }
 
-/// What this owner asks for, and how it waits.
+/// A request of this owner for the target.
 fn takes(target: &Target, owner: u128, waits: bool, channel: &str) -> Request {
     let wait = match target {
         Target::Mutex(names) if waits && names.one().is_some() => Waiting::Queue(Place {
@@ -310,7 +310,7 @@ async fn a_command_that_fails_leaves_nothing_told_and_nothing_for_ever(trial: &m
     assert!(failed > 100, "only {failed} commands failed");
 }
 
-/// What an entry has, and the counter of it.
+/// A holder, and the counter of the target.
 #[derive(Debug)]
 struct Stands {
     entry: String,

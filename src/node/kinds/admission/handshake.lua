@@ -51,8 +51,8 @@ if boot then
     if string.find(boot, run_id, 1, true) then
       return answer(boot, 0)
     end
-    -- It may have been used: its u may mean something else. Its terms count in any format. If its other words are
-    -- not these, it counts as vouched for.
+    -- It may have been used, because its u may have another meaning. Its terms count in any format. A record whose
+    -- remaining words have another form counts as vouched for.
     u = 1
     if not o[1] or #o[9] > 15 then
       o = { string.match(words, '^(%d+) (%S+) (%d+) (%d+) ') }

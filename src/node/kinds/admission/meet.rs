@@ -47,7 +47,7 @@ pub(crate) fn meet(
         Some(Stored::Other(_)) => {
             let run_id = server.run.split('/').next().unwrap_or_default();
             let here = text.is_some_and(|text| text.contains(run_id));
-            // It may have been used: its u may mean something else. Its terms count in any format.
+            // It may have been used, because its u may have another meaning. Its terms count in any format.
             let old = text.and_then(BootRecord::of_another_format);
             return (!here && rules.hold(Rule::RunFirst)).then(|| BootRecord {
                 used: true,

@@ -124,8 +124,8 @@ impl BootRecord {
         format!("{max_ttl} {FORMAT} {masters} {list} {margin} {id}")
     }
 
-    /// What a record of another format says. N, the fleet id and the terms stand in front in every format. If its other
-    /// words are not those of this format, it counts as vouched for.
+    /// Reads a record of another format. N, the fleet id and the terms stand in front in every format. A record whose
+    /// remaining words have another form counts as vouched for.
     pub(crate) fn of_another_format(text: &str) -> Option<Self> {
         let (_, words) = text.split_once(' ')?;
         let whole = |words: &str| format!("{FORMAT} {words}").parse().ok();

@@ -60,7 +60,7 @@ elseif letter == 'R' and held and h ~= entry and second ~= entry then
         tell(q, qh, second, second and texts[2], term, channel, ms)
         return 1
       end
-      -- The slow path deletes the lock first, whoever has it now.
+      -- The slow path deletes the lock first, under either holder.
     end
   end
 elseif (letter == 'J' or letter == 'L') and waiting and text and not held then

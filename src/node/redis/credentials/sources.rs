@@ -73,7 +73,7 @@ fn read_once(path: &Path) -> Result<String, BoxError> {
 /// The error of `wait` for a child that somebody else has waited for, on Linux and on macOS.
 const ECHILD: i32 = 10;
 
-/// What one run of the command gave, or the reason why it failed.
+/// The credentials that one run of the command gave, or the reason why it failed.
 type Given = Result<Credentials, String>;
 
 /// The run that is under way.
@@ -170,8 +170,8 @@ async fn run(user: &str, words: &[String], limit: Duration) -> Given {
     }
 }
 
-/// What the command printed until it ended, and how it ended. What it printed counts also if a process that it has left
-/// behind keeps its output open.
+/// The output of the command and its exit status. The output counts even if a process that the command left behind
+/// keeps it open.
 async fn output(child: &mut Child, group: Group) -> io::Result<(Vec<u8>, io::Result<ExitStatus>)> {
     let mut said = Vec::new();
     let stdout = child.stdout.take();
@@ -189,7 +189,7 @@ async fn output(child: &mut Child, group: Group) -> io::Result<(Vec<u8>, io::Res
     };
     match &ended {
         Ok(status) if status.success() => group.goes_on(),
-        // What a command that failed has started serves nobody, and each retry would leave some.
+        // The processes that a failed command has started serve nobody, and each retry would leave more of them.
         _ => drop(group),
     }
     let rest = async {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use rustls::{SignatureScheme, client::ResolvesClientCert, sign::CertifiedKey};
 
-/// What happened to the certificate of this client.
+/// The server's answer to the certificate of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The server did not ask for one.
