@@ -2,18 +2,19 @@
 //! holds. Such a call waits for ever, in silence, unless the task has given its lease to another one. So the log has a
 //! hint. Tasks that wait for each other are none of its business.
 //!
-//! It costs a look at all waiting calls, at most once a second, and none while no call waits that long.
+//! It costs a look at the waiting calls, at most once a second, and at the leases once for each call that waits that
+//! long.
 
-use std::{mem, time::Duration};
+use std::{collections::HashMap, mem, time::Duration};
 
 use super::{
     acquire::Acquisitions,
     cluster::Cluster,
-    event::{Acquisition, Wait},
-    holdings::{Holdings, OwnLeases},
+    event::{Acquisition, Caller, Wait},
+    holdings::Holdings,
     wants::waits_for,
 };
-use crate::base::{clock::Tick, owner::label_of};
+use crate::base::{clock::Tick, name::Name, owner::label_of};
 
 /// The shortest wait that is logged, and the shortest time between two looks.
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,35 +58,35 @@ impl OwnHolder {
         let now = cluster.now;
         let last = mem::replace(&mut self.looked_at, now);
         let mut next: Option<Tick> = None;
-        let mut leases: Option<OwnLeases<'_>> = None;
+        let mut long: HashMap<Caller, Vec<&Acquisition>> = HashMap::new();
         for acquisition in acquisitions.waiting() {
-            let Some(at) = is_long_at(acquisition) else {
-                continue;
-            };
-            if at > now {
-                next = Some(next.map_or(at, |next| next.min(at)));
-                continue;
+            match is_long_at(acquisition) {
+                Some(at) if at > now => next = Some(next.map_or(at, |next| next.min(at))),
+                // Each call is looked at once.
+                Some(at) if at > last => long
+                    .entry(acquisition.caller)
+                    .or_default()
+                    .push(acquisition),
+                _ => {}
             }
-            // Each call is looked at once.
-            if at <= last {
-                continue;
-            }
-            let leases = leases.get_or_insert_with(|| holdings.oldest(now));
-            let (kind, names) = waits_for(&acquisition.wants);
-            let held = names.iter().find_map(|name| {
-                let lease = leases.get(&(kind, name, acquisition.caller))?;
-                (lease.since < acquisition.asked_at).then_some((name, lease))
-            });
-            if let Some((name, lease)) = held {
-                let waiter = acquisition.label.as_ref();
-                let waiter = waiter.unwrap_or(&cluster.settings.label);
-                cluster.journal.waits_for_itself(
-                    now,
-                    name,
-                    label_of(lease.entry),
-                    waiter.as_str(),
-                    now.since(lease.since),
-                );
+        }
+        if !long.is_empty() {
+            for lease in holdings.of_callers(now, |caller| long.contains_key(&caller)) {
+                for acquisition in long.get(&lease.caller).into_iter().flatten() {
+                    let (kind, names) = waits_for(&acquisition.wants);
+                    let is_held = |name: &&Name| {
+                        !name.is_own() && kind == lease.kind && lease.names.contains(name)
+                    };
+                    if lease.since < acquisition.asked_at
+                        && let Some(name) = names.iter().find(is_held)
+                    {
+                        let waiter = acquisition.label.as_ref();
+                        let waiter = waiter.unwrap_or(&cluster.settings.label).as_str();
+                        let (holder, held_for) = (label_of(lease.entry), now.since(lease.since));
+                        let journal = &mut cluster.journal;
+                        journal.waits_for_itself(now, name, holder, waiter, held_for);
+                    }
+                }
             }
         }
         self.due = next.map(|next| next.max(now.plus(SECOND)));

@@ -104,8 +104,8 @@ pub enum Answer {
     },
     /// To a SPEND: there are not enough units, and none were taken.
     Full {
-        /// The number of units left, in the fullest interval.
-        room: u32,
+        /// The number of units left, by interval.
+        rooms: Box<[u32]>,
         /// The time until there are enough, unless other clients take them. `None` if there never are.
         wait: Option<Duration>,
     },

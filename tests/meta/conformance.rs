@@ -86,6 +86,10 @@ impl Subject for Real {
                 self.tell(&["REPLICAOF", "127.0.0.1", "1"])
             }
             Change::Replica(false) => self.tell(&["REPLICAOF", "NO", "ONE"]),
+            Change::NoReplicas(on) => {
+                let needed = if on { "1" } else { "0" };
+                self.tell(&["CONFIG", "SET", "min-replicas-to-write", needed]);
+            }
             Change::Withdraw(None) => self.tell(&["ACL", "SETUSER", "default", "+@all"]),
             Change::Withdraw(Some(command)) => {
                 self.tell(&["ACL", "SETUSER", "default", &format!("-{command}")]);

@@ -8,7 +8,7 @@ mod release;
 mod repair;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Weak},
 };
 
@@ -42,13 +42,13 @@ use crate::{
 
 /// A lease that may be waited for.
 pub(super) struct OwnLease<'l> {
+    pub(super) caller: Caller,
+    pub(super) kind: Kind,
+    pub(super) names: &'l [Name],
     pub(super) since: Tick,
     /// Its holder's entry.
     pub(super) entry: &'l str,
 }
-
-/// The oldest lease of each name and caller.
-pub(super) type OwnLeases<'l> = HashMap<(Kind, &'l Name, Caller), OwnLease<'l>>;
 
 /// All leases, and the extensions and releases that are under way for them.
 pub(super) struct Holdings {
@@ -127,23 +127,23 @@ impl Holdings {
         held.add_held(node);
     }
 
-    /// The oldest lease of each name and caller. The library's own names are left out.
-    pub(super) fn oldest(&self, now: Tick) -> OwnLeases<'_> {
-        let mut oldest = OwnLeases::new();
-        for held in self.leases.values() {
-            let since = now.minus(held.shared.held_for());
+    /// The leases of these callers.
+    pub(super) fn of_callers(
+        &self,
+        now: Tick,
+        is_one: impl Fn(Caller) -> bool,
+    ) -> impl Iterator<Item = OwnLease<'_>> {
+        let all = self.leases.values().filter(move |held| is_one(held.caller));
+        all.map(move |held| {
             let (kind, names) = names_of(&held.target);
-            for name in names.iter().filter(|name| !name.is_own()) {
-                let entry = held.entry.as_str();
-                let lease = oldest
-                    .entry((kind, name, held.caller))
-                    .or_insert(OwnLease { since, entry });
-                if since < lease.since {
-                    *lease = OwnLease { since, entry };
-                }
+            OwnLease {
+                caller: held.caller,
+                kind,
+                names,
+                since: now.minus(held.shared.held_for()),
+                entry: held.entry.as_str(),
             }
-        }
-        oldest
+        })
     }
 
     /// Checks if a lease has to be renewed, or is over.

@@ -91,7 +91,10 @@ impl Rates {
         if limit.is_waited_for() {
             let silent = limit.silences(cluster, spending.grace);
             let wait = limit.wait(cluster, &silent, spending.amount.least);
-            let room = limit.room(cluster, spending.grace, spending.amount.least, None);
+            let least = spending.amount.least;
+            let room = limit
+                .room(cluster, spending.grace, least, None)
+                .below(least);
             let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
             return;
         }
@@ -455,7 +458,8 @@ impl Rates {
         };
         match search.whom {
             For::One(spending) => {
-                let room = limit.room(cluster, search.grace, spending.amount.least, None);
+                let least = spending.amount.least;
+                let room = limit.room(cluster, search.grace, least, None).below(least);
                 let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
             }
             For::Line => {
@@ -672,7 +676,11 @@ impl Rates {
                     view.takes(cluster.now, units, age);
                     view.has(cluster.now, rooms);
                 }
-                Ok(Answer::Full { room, .. }) => view.found_full(cluster.now, *room),
+                // The view was wrong, so a LOOK follows.
+                Ok(Answer::Full { rooms, .. }) => {
+                    view.has(cluster.now, rooms);
+                    view.looked_at = None;
+                }
                 // The node has not taken any units.
                 Err(Silence::ScriptsFlushed | Silence::NotAdmitted | Silence::Failed(_)) => {}
                 _ => view.takes(cluster.now, units, age),

@@ -163,8 +163,7 @@ impl Small {
             }
             // Other callers took some of the slots at the same time and gave them back as well, or they wait for them.
             if tries == MOST_COLLISIONS {
-                let left = n.saturating_sub(1);
-                return Ok(Err((PAUSE.min(self.trust()), Room { left, ..room })));
+                return Ok(Err((PAUSE.min(self.trust()), room.below(n))));
             }
         }
     }

@@ -105,8 +105,7 @@ impl RateLimiter {
             && let Some((wait, room)) = plan.free_slots(&self.engine, n, true).await?
         {
             // Waiters of this limiter come first.
-            let left = room.left.min(n - 1);
-            return Ok(self.denied(wait.max(PAUSE), Room { left, ..room }));
+            return Ok(self.denied(wait.max(PAUSE), room.below(n)));
         }
         for _ in 0..self.tries(plan) {
             let age = self.age_of_slots(plan);

@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{net::TcpStream, time::timeout};
 
@@ -165,7 +169,10 @@ async fn next_login(
     address: Address,
     limit: Duration,
 ) -> Result<GivenLogin, String> {
+    // Other nodes wait for their turn meanwhile, so both steps share the limit.
+    let begun = Instant::now();
     let given = logins.ask_again().await?;
+    let limit = limit.saturating_sub(begun.elapsed());
     let address = address.with_login(given.login.clone());
     let no_channel = Arc::from("");
     match dial(&address, None, keys, &no_channel, limit).await {

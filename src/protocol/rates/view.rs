@@ -127,17 +127,6 @@ impl View {
         }
     }
 
-    /// The node said that it has only this many units in its fullest interval. The view was wrong, so it counts as
-    /// unknown.
-    pub(crate) fn found_full(&mut self, now: Tick, room: u32) {
-        for interval in 0..self.windows.len() {
-            self.free_at_least(interval, now, room);
-        }
-        // Nothing says which interval is that full, and a LOOK follows. Until then it is the shortest one.
-        self.learn_room(0, now, room);
-        self.looked_at = None;
-    }
-
     /// The node said which units are taken, by interval, and for how much longer.
     pub(crate) fn looked(
         &mut self,

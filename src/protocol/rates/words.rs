@@ -83,6 +83,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// The room in the denial of a demand for `n` units. Others that wait, or asked at the same time, come first.
+    pub(crate) fn below(self, n: u32) -> Self {
+        Self {
+            left: self.left.min(n.saturating_sub(1)),
+            ..self
+        }
+    }
+
     /// Combines the rooms of two kinds of intervals.
     pub(crate) fn less(self, other: Self) -> Self {
         longer((Duration::ZERO, self), (Duration::ZERO, other)).1

@@ -60,7 +60,9 @@ impl Subject for MemoryNode {
             Change::Counter(name, counter) => {
                 store.counters_mut().set(Counted::Mutex(name), counter)
             }
-            Change::Withdraw(_) => unreachable!("it has no users"),
+            Change::Withdraw(_) | Change::NoReplicas(_) => {
+                unreachable!("it has no users and no replicas")
+            }
         });
         Box::pin(async {})
     }

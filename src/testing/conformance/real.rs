@@ -187,7 +187,7 @@ impl Subject for Server {
             Change::SlotCounter(pool, slot, to) => {
                 counter(format!("@semaphore:{slot}:{}", pool.name), to)
             }
-            Change::Full(_) | Change::Replica(_) | Change::Withdraw(_) => {
+            Change::Full(_) | Change::Replica(_) | Change::Withdraw(_) | Change::NoReplicas(_) => {
                 unreachable!("it has no power to {change:?}")
             }
         }

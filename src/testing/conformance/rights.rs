@@ -1,5 +1,5 @@
-//! A user that loses a right while it is logged in: each command of each script fails once, at every point where the
-//! script uses it (protocol §3, `WriteThenPublish` and `NothingHalfWritten`).
+//! Commands that a script may not run: a user loses the right to each of them in turn while it is logged in, or the
+//! server refuses writes (protocol §3, `WriteThenPublish` and `NothingHalfWritten`).
 
 // A failed case panics, as a test does.
 #![allow(clippy::panic)]
@@ -30,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[case!(
     "§3 `WriteThenPublish`, `NothingHalfWritten`: whatever command fails, nothing is told that does not stand, and no \
      key is left without an expiry.",
     a_command_that_fails_leaves_nothing_told_and_nothing_for_ever,
+    Full,
     Rights
 )];
 
@@ -39,6 +40,36 @@ const COMMANDS: [&str; 20] = [
     "SET", "DEL", "UNLINK", "RENAME", "HSET", "HDEL", "ZADD", "ZREM", "PEXPIRE", "SPUBLISH", "GET",
     "MGET", "HGET", "HMGET", "ZRANGE", "ZRANK", "ZSCORE", "ZCARD", "PTTL", "TIME",
 ];
+
+/// The obstacle of the act.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trouble {
+    None,
+    /// The user has lost the right to this command.
+    Without(&'static str),
+    /// OOM. The server refuses a write that may need memory, if it is the first one of a script.
+    Full,
+    /// NOREPLICAS, and so for MISCONF: the server refuses any write, if it is the first one of a script.
+    NoReplicas,
+}
+
+impl Trouble {
+    fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::None, Self::Full, Self::NoReplicas];
+        others.into_iter().chain(COMMANDS.map(Self::Without))
+    }
+
+    async fn set(self, trial: &Trial<'_>, on: bool) {
+        match self {
+            Self::None => {}
+            Self::Without(command) => {
+                trial.change(Change::Withdraw(on.then_some(command))).await;
+            }
+            Self::Full => trial.change(Change::Full(on)).await,
+            Self::NoReplicas => trial.change(Change::NoReplicas(on)).await,
+        }
+    }
+}
 
 /// The number of owners in a scene, from 1.
 const OWNERS: u128 = 4;
@@ -270,21 +301,24 @@ fn scenes() -> Vec<Scene> {
 async fn a_command_that_fails_leaves_nothing_told_and_nothing_for_ever(trial: &mut Trial<'_>) {
     let mut failed = 0;
     for (number, scene) in scenes().iter().enumerate() {
-        for command in [None].into_iter().chain(COMMANDS.map(Some)) {
-            let what = format!("scene {number}, {:?}, without {command:?}", scene.act);
+        for trouble in Trouble::all() {
+            let what = format!("scene {number}, {:?}, {trouble:?}", scene.act);
             trial.restart_with(secs(20)).await;
             for request in &scene.before {
                 trial.say(request.clone()).await;
             }
             trial.pushes().await;
             let before = standing(trial, &scene.target).await;
-            trial.change(Change::Withdraw(command)).await;
+            trouble.set(trial, true).await;
             let answer = trial.ask(scene.act.clone()).await;
-            trial.change(Change::Withdraw(None)).await;
+            trouble.set(trial, false).await;
             let pushes = trial.pushes().await;
             let after = standing(trial, &scene.target).await;
             failed += usize::from(answer.is_err());
-            assert!(command.is_some() || answer.is_ok(), "{what}: {answer:?}");
+            assert!(
+                trouble != Trouble::None || answer.is_ok(),
+                "{what}: {answer:?}"
+            );
             let lasting = trial.lasting().await;
             assert!(
                 lasting.is_empty(),

@@ -75,7 +75,7 @@ pub enum Power {
     Keys,
     /// [`Change::Age`], [`Change::Counter`] and [`Change::SlotCounter`].
     Counters,
-    /// [`Change::Withdraw`], and [`Subject::lasting`].
+    /// [`Change::Withdraw`], [`Change::NoReplicas`], and [`Subject::lasting`].
     Rights,
     /// A connection can be ended by its [`Connection::client_id`](crate::node::Connection::client_id).
     Kill,
@@ -93,6 +93,8 @@ pub enum Change {
     Replica(bool),
     /// The user of the node may not run this command any more, or may run all commands again.
     Withdraw(Option<&'static str>),
+    /// The master refuses every write, as if too few replicas were there, or accepts them again.
+    NoReplicas(bool),
     /// The key gets this content, or is deleted.
     Put(Key, Option<String>),
     /// The current counters were begun this long ago.

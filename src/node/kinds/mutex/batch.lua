@@ -75,17 +75,17 @@ end
 local answers, as_asked = {}, true
 
 -- Released locks are deleted together, and before any write that a full server may refuse.
-local freed, freed_by = {}, {}
+local freed, freed_by, freed_text = {}, {}, {}
 local function free()
   local why = failed(pcall('DEL', unpack(freed)))
   if why then
     as_asked = false
-    for _, i in ipairs(freed_by) do
+    for at, i in ipairs(freed_by) do
       answers[i] = why
-      lock[KEYS[i + 2]] = seen[i + 2]
+      lock[freed[at]] = freed_text[at]
     end
   end
-  freed, freed_by = {}, {}
+  freed, freed_by, freed_text = {}, {}, {}
 end
 
 -- The answer of an ACQUIRE that did not take the lock: it is held, or its counter has reached the end.
@@ -152,9 +152,10 @@ for i = 1, n do
       answer = leave(key, entry, p, admitted, made)
       right = answer == 1
     elseif lock[key] == entry or ours(lock[key], entry) then
-      lock[key] = false
+      freed_text[#freed + 1] = lock[key]
       freed[#freed + 1] = key
       freed_by[#freed_by + 1] = i
+      lock[key] = false
       answer, right = admitted and 1 or -1, admitted
     else
       answer = admitted and 0 or -1

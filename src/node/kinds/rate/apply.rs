@@ -50,14 +50,13 @@ impl Memory {
     }
 
     fn spend(&mut self, meter: &Meter, units: u32, age: u64, at: Moment) -> Result<Answer, Fault> {
-        let (mut room, mut wait, mut is_full) = (u32::MAX, Some(Default::default()), false);
+        let (mut wait, mut is_full) = (Some(Default::default()), false);
         let mut ledgers = Vec::with_capacity(meter.windows.len());
         for (window, share) in meter.windows.iter() {
             let scale = Scale::new(*window, at.ms(), at.rules);
             let known = self.0.get(&key(meter, *window, at));
             let (ledger, moved) = Ledger::at(known, scale);
             let left = ledger.room(*share, scale);
-            room = room.min(left);
             if units > left {
                 is_full = true;
                 let longer = ledger.wait(units, *share, scale);
@@ -66,6 +65,7 @@ impl Memory {
             ledgers.push((*window, scale, ledger, moved, left));
         }
         if is_full {
+            let rooms = ledgers.iter().map(|(.., left)| *left).collect();
             for (window, scale, mut ledger, moved, _) in ledgers {
                 if moved {
                     at.may_write()?;
@@ -73,7 +73,7 @@ impl Memory {
                     self.0.insert(key(meter, window, at), ledger);
                 }
             }
-            return Ok(Answer::Full { room, wait });
+            return Ok(Answer::Full { rooms, wait });
         }
         let rooms = ledgers.iter().map(|(.., left)| left - units).collect();
         let mut stamps = Vec::with_capacity(ledgers.len());

@@ -110,7 +110,7 @@ async fn spent(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Box<[S
 
 async fn full(trial: &mut Trial<'_>, meter: &Meter, units: u32) -> (u32, Option<Duration>) {
     match say(trial, spend(meter, units)).await {
-        Answer::Full { room, wait } => (room, wait),
+        Answer::Full { rooms, wait } => (rooms.iter().copied().min().unwrap_or(0), wait),
         other => panic!("{}: {other:?}", trial.name()),
     }
 }
@@ -365,7 +365,7 @@ pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
                 stamps: y,
             },
         ) => a == b && x.len() == y.len(),
-        (Answer::Full { room: a, wait: x }, Answer::Full { room: b, wait: y }) => {
+        (Answer::Full { rooms: a, wait: x }, Answer::Full { rooms: b, wait: y }) => {
             a == b && near(*x, *y)
         }
         (Answer::Metered(a), Answer::Metered(b)) => {

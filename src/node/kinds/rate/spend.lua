@@ -1,8 +1,8 @@
 -- SPEND (protocol §7): takes units of every interval, or of none.
 -- KEYS     first interval, open, other intervals
 -- ARGV     units, age ms, for each interval: its share, A ms, E ms, b ms; guard
--- RETURNS  {1, room left, bucket, era, …}, with these three for each interval, or {0, room, ms until there is room or
---          -1}
+-- RETURNS  {1, room left, bucket, era, …}, with these three for each interval, or {0, ms until there is room or -1,
+--          room, …}, with the room of each interval
 local open = redis.call('GET', KEYS[2])
 -- insert shared/guard.lua
 -- Defined by ledger.lua, which is inserted below.
@@ -10,7 +10,7 @@ local now, load
 
 local function obey()
   local units, age, ceil = tonumber(ARGV[1]), tonumber(ARGV[2]), math.ceil
-  local room, wait, full = nil, 0, false
+  local wait, full = 0, false
   local ledgers, moved, each = {}, {}, {}
   for n = 1, #KEYS - 1 do
     local at = 4 * n - 1
@@ -26,7 +26,6 @@ local function obey()
       taken = taken + ledger[i]
     end
     local left = math.max(0, share - taken)
-    room = math.min(room or left, left)
     if units > left then
       full = true
       if units > share then
@@ -45,7 +44,7 @@ local function obey()
     end
     ledgers[n], moved[n], each[n] = ledger, went_back, { key, kept, ahead, width, left }
   end
-  local answer = { 1 }
+  local answer = full and { 0, wait } or { 1 }
   for n, ledger in ipairs(ledgers) do
     local key, kept, ahead, width, left = unpack(each[n])
     if not full then
@@ -56,12 +55,14 @@ local function obey()
       end
       ledger[i] = ledger[i] + units
       answer[3 * n - 1], answer[3 * n], answer[3 * n + 1] = left - units, bucket, ledger[2]
+    else
+      answer[n + 2] = left
     end
     if not full or moved[n] then
       redis.call('SET', key, cmsgpack.pack(ledger), 'PX', ledger[1] * width + kept - now)
     end
   end
-  return full and { 0, room, wait } or answer
+  return answer
 end
 -- insert rate/ledger.lua
 return obey()

@@ -89,8 +89,8 @@ fn spent(meter: &Meter, items: &[OwnedFrame]) -> Option<Answer> {
             let stamps = stamps.collect::<Option<_>>()?;
             Answer::Spent { rooms, stamps }
         }
-        (0, [room, wait]) => Answer::Full {
-            room: number(room)?,
+        (0, [wait, rooms @ ..]) if rooms.len() == meter.windows.len() => Answer::Full {
+            rooms: rooms.iter().map(number).collect::<Option<_>>()?,
             wait: match integer(wait)? {
                 -1 => None,
                 _ => Some(Duration::from_millis(count(wait)?)),

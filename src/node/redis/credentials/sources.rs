@@ -186,11 +186,17 @@ async fn output(child: &mut Child, group: Group) -> io::Result<(Vec<u8>, io::Res
             Either::Left((read, _)) => is_open = read? > 0,
             Either::Right((ended, _)) => break ended,
         }
+        // It would wait for ever for somebody who reads on.
+        if said.len() as u64 == LONGEST {
+            return Err(io::Error::other(format!(
+                "it printed {LONGEST} bytes or more"
+            )));
+        }
     };
     match &ended {
-        Ok(status) if status.success() => group.goes_on(),
         // The processes that a failed command has started serve nobody, and each retry would leave more of them.
-        _ => drop(group),
+        Ok(status) if !status.success() => drop(group),
+        _ => group.goes_on(),
     }
     let rest = async {
         while is_open {

@@ -99,9 +99,11 @@ async fn a_command_that_fails_is_named_and_its_output_is_not_shown() {
     let silent = script(&dir, "silent", "true");
     let two = script(&dir, "two", "echo hunter2; echo more");
     let json = script(&dir, "json", "echo '{\"pass\": \"hunter2\"}'");
+    let endless = script(&dir, "endless", "yes hunter2");
     let missing = dir.path().join("missing");
     for (path, says) in [
         (&fails, "exit status: 3"),
+        (&endless, "printed 65536 bytes or more"),
         (&silent, "printed nothing"),
         (&two, "more than one line"),
         (&json, "not of the form"),
@@ -192,6 +194,19 @@ async fn a_process_that_a_command_leaves_behind_keeps_neither_the_answer_nor_its
     assert_eq!(left.len(), 1, "an agent may be left on purpose");
     let pid = rustix::process::Pid::from_raw(left[0].parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Each retry would leave one more.
+#[tokio::test]
+async fn a_command_that_fails_leaves_no_process_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = dir.path().join("left");
+    let text = format!("sleep 600 &\necho $! >> {}\nexit 1", left.display());
+    let fails = script(&dir, "fails", &text).display().to_string();
+    let why = refused(command("app", &fails, HANG)).await;
+    assert!(why.contains("exit status: 1"), "{why}");
+    assert_eq!(fs::read_to_string(&left).unwrap().lines().count(), 1);
+    until_all_are_dead(&left).await;
 }
 
 #[tokio::test]
