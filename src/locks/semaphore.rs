@@ -330,15 +330,6 @@ impl Semaphore {
         }
     }
 
-    /// The same slots, each taken for this long.
-    pub(crate) fn lasting(&self, ttl: Duration) -> Self {
-        let mut one = self.clone();
-        if let Some((_, its)) = &mut one.units {
-            *its = ttl;
-        }
-        one
-    }
-
     /// How long it takes until each slot is free on a majority of nodes, unless it is renewed; sorted, the shortest
     /// time first.
     pub(crate) fn free_in(

@@ -367,14 +367,7 @@ impl RateLimiter {
 
     fn plan(&self) -> Result<Arc<Plan>, Error> {
         let plan = self.shared.plan.get_or_init(|| {
-            Plan::new(
-                &self.engine,
-                &self.name,
-                &self.quota,
-                self.masters,
-                self.choices,
-            )
-            .map(Arc::new)
+            Plan::new(&self.name, &self.quota, self.masters, self.choices).map(Arc::new)
         });
         plan.clone()
     }

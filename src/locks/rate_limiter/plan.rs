@@ -35,8 +35,10 @@ pub(super) struct Choices {
     pub(super) block: Option<u32>,
 }
 
-/// The settings of a limiter, checked and derived.
+/// The settings of a limiter, checked and derived. A process may have one for each of a million keys, so it is small.
 pub(super) struct Plan {
+    name: Name,
+    masters: Masters,
     /// The intervals in which every node has units of its own.
     pub(super) limited: Option<Arc<Limited>>,
     /// The intervals with few units: each unit is a slot.
@@ -50,9 +52,6 @@ pub(super) struct Plan {
 
 pub(super) struct Small {
     pub(super) window: Window,
-    pub(super) slots: Semaphore,
-    /// How long a unit counts after the last instant at which it may be used.
-    pub(super) kept: Duration,
     /// The state of the slots that this process knows.
     pub(super) seen: Mutex<Seen>,
     /// Held by the one caller that looks at the slots.
@@ -68,7 +67,7 @@ pub(super) struct Seen {
     /// When this process last used some.
     pub(super) used_at: Option<Tick>,
     /// When the last look that failed began, and its error.
-    pub(super) failed: Option<(Tick, Error)>,
+    pub(super) failed: Option<Box<(Tick, Error)>>,
 }
 
 /// A demand for units that was denied.
@@ -86,13 +85,17 @@ impl Small {
     pub(super) fn trust(&self) -> Duration {
         TRUST.min(self.window.period / 4)
     }
+
+    /// How long a unit counts after the last instant at which it may be used.
+    pub(super) fn kept(&self) -> Duration {
+        Duration::from_millis(self.window.kept())
+    }
 }
 
 impl Plan {
     /// # Errors
     /// `Invalid`.
     pub(super) fn new(
-        engine: &Engine,
         name: &Arc<str>,
         quota: &Quota,
         masters: Masters,
@@ -130,41 +133,45 @@ impl Plan {
                 windows: large.into_iter().copied().collect(),
             })
         });
-        let small = small.into_iter().map(|window| {
-            let kept = Duration::from_millis(window.kept());
-            let total = u32::try_from(masters.total).unwrap_or(u32::MAX);
-            let pool = Pool {
-                name: Name::of_part(keys::limited(total, *window, name.as_str())),
-                family: Family::Units {
-                    kept: Duration::from_millis(window.kept() + window.ahead()),
-                    history: window.history(),
-                },
-            };
-            Small {
-                window: *window,
-                slots: Semaphore::of_units(
-                    engine.clone(),
-                    pool,
-                    window.limit,
-                    kept + grace.least,
-                    masters.max_ttl,
-                ),
-                kept,
-                seen: Mutex::new(Seen::new(window.limit)),
-                looks: tokio::sync::Mutex::default(),
-            }
+        let small = small.into_iter().map(|window| Small {
+            window: *window,
+            seen: Mutex::new(Seen::new(window.limit)),
+            looks: tokio::sync::Mutex::default(),
         });
         let small: Vec<Small> = small.collect();
         let shares = limited.iter().flat_map(|limited| limited.windows.iter());
         let shares = shares.map(|window| window.shared(masters));
         let most = shares.chain(small.iter().map(|small| small.window.limit));
         Ok(Self {
+            name,
+            masters,
             most: most.min().unwrap_or(0),
             limited,
             small,
             grace,
             denied: Mutex::default(),
         })
+    }
+
+    /// The slots of one interval, each taken for `ttl`. They are made for each use, since a process may have limiters of
+    /// a million keys.
+    pub(super) fn slots(&self, engine: &Engine, small: &Small, ttl: Duration) -> Semaphore {
+        let window = small.window;
+        let total = u32::try_from(self.masters.total).unwrap_or(u32::MAX);
+        let pool = Pool {
+            name: Name::of_part(keys::limited(total, window, self.name.as_str())),
+            family: Family::Units {
+                kept: Duration::from_millis(window.kept() + window.ahead()),
+                history: window.history(),
+            },
+        };
+        Semaphore::of_units(
+            engine.clone(),
+            pool,
+            window.limit,
+            ttl,
+            self.masters.max_ttl,
+        )
     }
 
     /// Remembers that the shares denied this demand. A quota with slots then denies the same demand without taking

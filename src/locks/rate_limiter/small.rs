@@ -80,8 +80,8 @@ impl Plan {
     ) -> Result<Slots, Error> {
         // All intervals are asked at once, because the first slot must still be fresh when the last one comes.
         let all = self.small.iter().map(async |small| {
-            let ttl = small.kept + age;
-            let some = small.try_some(engine, n, ttl).await?;
+            let ttl = small.kept() + age;
+            let some = self.try_some(engine, small, n, ttl).await?;
             Ok::<_, Error>(some.map(|some| some.into_iter().map(move |lease| (lease, ttl))))
         });
         let (mut leases, mut denied) = (Vec::new(), None);
@@ -111,7 +111,7 @@ impl Plan {
             let known = small.known(engine.now(), n).filter(|_| may_be_old);
             let free = match known {
                 Some(known) => known,
-                None => small.free(engine, n).await?,
+                None => self.free(engine, small, n).await?,
             };
             least = [least, Some(free)].into_iter().flatten().reduce(longer);
         }
@@ -124,13 +124,17 @@ impl Plan {
         let rooms = self.small.iter().map(|small| small.used(now, n, age));
         rooms.reduce(Room::less)
     }
-}
 
-impl Small {
     /// Waits for `n` slots in the queue of the pool. `age` is how old they may be when they are used.
-    pub(super) async fn wait(&self, n: u32, age: Duration) -> Result<Held, Error> {
-        let ttl = self.kept + age;
-        let slots = self.slots.lasting(ttl);
+    pub(super) async fn wait(
+        &self,
+        engine: &Engine,
+        small: &Small,
+        n: u32,
+        age: Duration,
+    ) -> Result<Held, Error> {
+        let ttl = small.kept() + age;
+        let slots = self.slots(engine, small, ttl);
         let lease = match n {
             1 => slots.acquire().await?,
             _ => slots.acquire_many(n).await?,
@@ -143,10 +147,11 @@ impl Small {
     async fn try_some(
         &self,
         engine: &Engine,
+        small: &Small,
         n: u32,
         ttl: Duration,
     ) -> Result<Result<Vec<Lease>, (Duration, Room)>, Error> {
-        let slots = self.slots.lasting(ttl);
+        let slots = self.slots(engine, small, ttl);
         let mut tries = 0;
         loop {
             let some = try_join_all((0..n).map(|_| slots.try_acquire())).await?;
@@ -156,18 +161,66 @@ impl Small {
             }
             // The release is awaited before the look, so that the look finds these slots free.
             release(some).await;
-            let (wait, room) = self.free(engine, n).await?;
+            let (wait, room) = self.free(engine, small, n).await?;
             tries += 1;
             if room.left < n {
                 return Ok(Err((wait, room)));
             }
             // Other callers took some of the slots at the same time and gave them back as well, or they wait for them.
             if tries == MOST_COLLISIONS {
-                return Ok(Err((PAUSE.min(self.trust()), room.below(n))));
+                return Ok(Err((PAUSE.min(small.trust()), room.below(n))));
             }
         }
     }
 
+    /// Asks the nodes when `n` slots are free, and what is free now. If many callers come at once, two of them ask
+    /// and the others share the answer.
+    async fn free(
+        &self,
+        engine: &Engine,
+        small: &Small,
+        n: u32,
+    ) -> Result<(Duration, Room), Error> {
+        let called = engine.now();
+        let _looks = small.looks.lock().await;
+        {
+            let seen = small.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(failed) = seen.failed.as_ref().filter(|failed| failed.0 > called) {
+                return Err(failed.1.clone());
+            }
+            if seen.looked_at.is_some_and(|at| at > called) {
+                return Ok(seen.free(engine.now(), n, small.window.limit));
+            }
+        }
+        let looked_at = engine.now();
+        let found = self.slots(engine, small, small.kept()).free_in().await;
+        let now = engine.now();
+        let mut seen = small.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let free_in = match found {
+            Ok(free_in) => free_in,
+            Err(error) => {
+                seen.failed = Some(Box::new((looked_at, error.clone())));
+                return Err(error);
+            }
+        };
+        // A slot that is held and not used yet may come back sooner, but it cannot be told from one that was used.
+        let longest = small.kept() + Duration::from_millis(small.window.ahead());
+        let free_at = free_in.iter().map(|wait| now.plus((*wait).min(longest)));
+        let found = Seen {
+            free_at: free_at.take(small.window.limit as usize).collect(),
+            looked_at: Some(looked_at),
+            ..Seen::new(0)
+        };
+        let answer = found.free(now, n, small.window.limit);
+        // Slots that were used since the look began may still look free in it.
+        if seen.used_at.is_none_or(|used| used < looked_at) {
+            *seen = found;
+        }
+        Ok(answer)
+    }
+}
+
+impl Small {
     /// The wait until `n` slots are free and what is free now, if the slots were looked at a moment ago.
     pub(super) fn known(&self, now: Tick, n: u32) -> Option<(Duration, Room)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,54 +234,11 @@ impl Small {
     fn used(&self, now: Tick, n: u32, age: Duration) -> Room {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for slot in seen.free_at.iter_mut().take(n as usize) {
-            *slot = now.plus(age).plus(self.kept);
+            *slot = now.plus(age).plus(self.kept());
         }
         seen.free_at.sort_unstable();
         seen.used_at = Some(now);
         seen.free(now, 1, self.window.limit).1
-    }
-
-    /// Asks the nodes when `n` slots are free, and what is free now. If many callers come at once, two of them ask
-    /// and the others share the answer.
-    async fn free(&self, engine: &Engine, n: u32) -> Result<(Duration, Room), Error> {
-        let called = engine.now();
-        let _looks = self.looks.lock().await;
-        {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, error)) = &seen.failed
-                && *at > called
-            {
-                return Err(error.clone());
-            }
-            if seen.looked_at.is_some_and(|at| at > called) {
-                return Ok(seen.free(engine.now(), n, self.window.limit));
-            }
-        }
-        let looked_at = engine.now();
-        let found = self.slots.free_in().await;
-        let now = engine.now();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let free_in = match found {
-            Ok(free_in) => free_in,
-            Err(error) => {
-                seen.failed = Some((looked_at, error.clone()));
-                return Err(error);
-            }
-        };
-        // A slot that is held and not used yet may come back sooner, but it cannot be told from one that was used.
-        let longest = self.kept + Duration::from_millis(self.window.ahead());
-        let free_at = free_in.iter().map(|wait| now.plus((*wait).min(longest)));
-        let found = Seen {
-            free_at: free_at.take(self.window.limit as usize).collect(),
-            looked_at: Some(looked_at),
-            ..Seen::new(0)
-        };
-        let answer = found.free(now, n, self.window.limit);
-        // Slots that were used since the look began may still look free in it.
-        if seen.used_at.is_none_or(|used| used < looked_at) {
-            *seen = found;
-        }
-        Ok(answer)
     }
 }
 

@@ -148,7 +148,7 @@ impl RateLimiter {
             }
             *place = Some(self.place().await);
         }
-        let mut slots = pin!(small.wait(n, age));
+        let mut slots = pin!(plan.wait(&self.engine, small, n, age));
         // The majority must be down at two looks in a row. For a waiter that has just come to the front, one look is
         // enough.
         let mut was_down = true;

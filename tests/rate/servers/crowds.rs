@@ -30,7 +30,7 @@ async fn a_crowd_of_keys_costs_little_memory_and_is_forgotten() {
 /// A process remembers the units of a small limit that it has used, because no master tells it with each unit.
 #[tokio::test]
 async fn a_crowd_of_keys_of_a_small_limit_costs_little_memory_and_is_forgotten() {
-    costs_at_most::<10_000>(5, 2_000).await;
+    costs_at_most::<10_000>(5, 1_300).await;
 }
 
 async fn costs_at_most<const KEYS: usize>(limit: u32, most: usize) {
