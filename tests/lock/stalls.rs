@@ -411,7 +411,10 @@ async fn all_at_once(
     fleet.iter().for_each(Server::sigstop);
     let start = Instant::now();
     let asked: Vec<_> = (0..n)
-        .map(|i| tokio::spawn(quorum.mutex(format!("name {i}")).try_lock()))
+        .map(|i| {
+            let mutex = quorum.mutex(format!("name {i}")).ttl(HANG);
+            tokio::spawn(mutex.try_lock())
+        })
         .collect();
     // By now the engine has all of them.
     assert!(

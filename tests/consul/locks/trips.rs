@@ -7,22 +7,12 @@ use quorate::consul::Consul;
 use super::*;
 use crate::support::Proxy;
 
-const ONE_WAY: Duration = ms(50);
-/// The time that is not spent in the network: the agent's disk, and this machine. It is at least 45 ms, and more where
-/// a write of a stranger takes long. It must stay below a round trip to show that there is none too many.
-fn beside(agent: &Agent) -> Duration {
-    let write = |_| {
-        let asked = Instant::now();
-        agent.put("beside", 0, "");
-        asked.elapsed()
-    };
-    let quickest = (0..5).map(write).min().unwrap();
-    agent.delete("beside");
-    (quickest * 4).clamp(ms(45), ONE_WAY * 2 - ms(10))
-}
+const ONE_WAY: Duration = ms(100);
 
-fn trips(n: u32, beside: Duration) -> Duration {
-    ONE_WAY * 2 * n + beside
+/// What takes less time than this takes at most `n` round trips. The rest of the time is spent on the agent's disk and
+/// on this machine, which has a whole round trip for it.
+fn at_most(n: u32) -> Duration {
+    ONE_WAY * 2 * (n + 1)
 }
 
 /// The quickest of several runs, because this machine is busy.
@@ -73,9 +63,8 @@ async fn a_free_lock_takes_two_round_trips_and_a_release_one() {
         asked.elapsed()
     });
     let release = release.await;
-    let beside = beside(&agent);
-    println!("lock {lock:?}, acquire {acquire:?}, release {release:?}, beside {beside:?}");
-    assert!(lock < trips(2, beside) && acquire < trips(2, beside) && release < trips(1, beside));
+    println!("lock {lock:?}, acquire {acquire:?}, release {release:?}");
+    assert!(lock < at_most(2) && acquire < at_most(2) && release < at_most(1));
     consul.shutdown().await;
 }
 
@@ -100,16 +89,15 @@ async fn a_slot_is_handed_over_within_two_round_trips() {
                     false => pool.acquire().await,
                 }
             });
-            tokio::time::sleep(ms(800)).await;
+            tokio::time::sleep(ONE_WAY * 16).await;
             held.release().await.unwrap();
             let freed = Instant::now();
             let lease = waits.await.unwrap().unwrap();
             best = best.min(freed.elapsed());
             lease.release().await.unwrap();
         }
-        let beside = beside(&agent);
-        println!("handed over in {best:?}, beside {beside:?}");
-        assert!(best < trips(2, beside), "{best:?}");
+        println!("handed over in {best:?}");
+        assert!(best < at_most(2), "{best:?}");
     }
     near.shutdown().await;
     far.shutdown().await;
@@ -139,8 +127,7 @@ const TRIES: usize = 3;
 async fn the_median_hand_over_takes_less_than_three_round_trips() {
     for is_lock in [true, false] {
         let mut seen = Vec::new();
-        // Two round trips, and three quarters of one for the agent's disk.
-        let is_fast = |(took, trip): &(Duration, Duration)| *took * 4 < *trip * 11;
+        let is_fast = |(took, trip): &(Duration, Duration)| *took < *trip * 3;
         while !seen.last().is_some_and(is_fast) {
             assert!(seen.len() < TRIES, "{seen:?}");
             seen.push(hand_overs(is_lock).await);
@@ -182,7 +169,7 @@ async fn hand_overs(is_lock: bool) -> (Duration, Duration) {
         })
     });
     let all: Vec<_> = all.collect();
-    tokio::time::sleep(ms(2_000)).await;
+    tokio::time::sleep(ONE_WAY * 40).await;
     let trips = Arc::<Mutex<Vec<Duration>>>::default();
     let measures = tokio::spawn(measure_trips(proxy.url().to_string(), Arc::clone(&trips)));
     freed.lock().unwrap().0 = Instant::now();
