@@ -67,10 +67,17 @@ impl Quorum {
 
     /// Returns the rate limiter with this name and quota: at most that many units in any interval.
     ///
-    /// Clones share what they know. The same name with another limit for the same interval shares the count,
-    /// except for [small limits](crate::docs::rates#changing-a-limit).
+    /// All limiters of a quorum with the same name and the same settings share what they know, so one may be made for
+    /// each request. Only a [block](RateLimiter::block) belongs to one limiter and its clones. The same name with another limit for the same interval shares the count, except for [small
+    /// limits](crate::docs::rates#changing-a-limit).
     pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
-        let masters = self.limits.masters;
-        RateLimiter::new(self.engine.clone(), name.into().into(), quota, masters)
+        let (masters, limiters) = (self.limits.masters, Arc::clone(&self.limiters));
+        RateLimiter::new(
+            self.engine.clone(),
+            name.into().into(),
+            quota,
+            masters,
+            limiters,
+        )
     }
 }

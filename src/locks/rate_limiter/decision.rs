@@ -1,4 +1,4 @@
-//! The answer of a rate limiter, and its HTTP headers.
+//! The answer of a rate limiter, also in an outage, and its HTTP headers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,6 +57,18 @@ impl Decision {
             policy: Arc::clone(&self.quota),
         }
     }
+}
+
+/// The answer of a rate limiter while no master can say whether there are units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outage {
+    /// An error, so that the caller decides.
+    #[default]
+    Error,
+    /// The demand is denied, so nothing is done that may be too much. A caller that waits goes on waiting.
+    Deny,
+    /// The demand is allowed, so nothing stops, and nothing is counted.
+    Allow,
 }
 
 /// In whole seconds, rounded up.

@@ -2,34 +2,24 @@
 
 mod block;
 mod decision;
+mod known;
 mod plan;
 mod small;
 mod spend;
 mod wait;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    fmt,
-    future::Future,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-pub use self::decision::{Decision, RateLimitHeaders};
+pub use self::decision::{Decision, Outage, RateLimitHeaders};
+pub(crate) use self::known::Limiters;
 use self::{
-    block::Block,
+    known::{Family, Settings, Shared},
     plan::{Choices, Plan},
 };
 use crate::{
     Error, Quota,
-    base::{
-        clock::Tick,
-        name,
-        quota::{Masters, remembered},
-        sweep::{CROWD, is_too_wide, part},
-    },
+    base::{name, quota::Masters},
     engine::Engine,
-    protocol::rates::words::Crowd,
 };
 
 /// A distributed rate limiter on one name: at most the quota's units in **any** interval, wherever it begins, over all
@@ -74,104 +64,32 @@ pub struct RateLimiter {
     masters: Masters,
     choices: Choices,
     outage: Outage,
+    limiters: Arc<Limiters>,
+    /// Set if this process keeps more of it than the engine does.
+    family: Option<Arc<Family>>,
     shared: Arc<Shared>,
 }
 
-/// The answer of a rate limiter while no master can say whether there are units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outage {
-    /// An error, so that the caller decides.
-    #[default]
-    Error,
-    /// The demand is denied, so nothing is done that may be too much. A caller that waits goes on waiting.
-    Deny,
-    /// The demand is allowed, so nothing stops, and nothing is counted.
-    Allow,
-}
-
-/// The state that clones share.
-#[derive(Default)]
-struct Shared {
-    plan: OnceLock<Result<Arc<Plan>, Error>>,
-    block: Block,
-    /// Made with the first key.
-    keyed: OnceLock<Arc<Keyed>>,
-}
-
-/// The states of keys, for quotas of which this process keeps more than the engine does: blocks, and what is known of
-/// slots.
-struct Keyed {
-    states: Mutex<States>,
-    /// For how long a state is kept that nobody uses.
-    idle: Duration,
-}
-
-#[derive(Default)]
-struct States {
-    /// By the limiter's name.
-    by_name: HashMap<Arc<str>, Arc<Shared>>,
-    /// Each of these names, the one that was looked at last at the end.
-    names: VecDeque<Arc<str>>,
-    is_crowd: bool,
-}
-
-impl Keyed {
-    fn lock(&self) -> MutexGuard<'_, States> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Crowd for Keyed {
-    fn forget(&self, now: Tick) -> bool {
-        // A state gives its units back when it is dropped, which needs no lock.
-        let mut dropped = Vec::new();
-        let mut states = self.lock();
-        let States {
-            by_name,
-            names,
-            is_crowd,
-        } = &mut *states;
-        for _ in 0..part(names.len(), self.idle) {
-            let Some(name) = names.pop_front() else {
-                break;
-            };
-            let state = by_name.get(&name);
-            if state.is_some_and(|state| state.is_in_use(now, self.idle)) {
-                names.push_back(name);
-            } else {
-                dropped.extend(by_name.remove(&name));
-            }
-        }
-        if is_too_wide(names.len(), names.capacity()) {
-            names.shrink_to(2 * names.len());
-            by_name.shrink_to(2 * names.len());
-        }
-        *is_crowd = names.len() >= CROWD;
-        *is_crowd
-    }
-}
-
-impl Shared {
-    /// Returns true if a caller has it, or if it knows something that a new one would not know.
-    fn is_in_use(self: &Arc<Self>, now: Tick, idle: Duration) -> bool {
-        let plan = self.plan.get().and_then(|plan| plan.as_ref().ok());
-        Arc::strong_count(self) > 1
-            || self.block.is_good(now)
-            || plan.is_some_and(|plan| plan.was_used_within(now, idle))
-    }
-}
-
 impl RateLimiter {
-    pub(crate) fn new(engine: Engine, name: Arc<str>, quota: Quota, masters: Masters) -> Self {
-        Self {
+    pub(crate) fn new(
+        engine: Engine,
+        name: Arc<str>,
+        quota: Quota,
+        masters: Masters,
+        limiters: Arc<Limiters>,
+    ) -> Self {
+        let limiter = Self {
             engine,
             name,
             quota: Arc::new(quota),
             masters,
             choices: Choices::default(),
             outage: Outage::default(),
+            limiters,
+            family: None,
             shared: Arc::default(),
-        }
+        };
+        limiter.renewed()
     }
 
     // ---- settings ---------------------------------------------------------------------------
@@ -217,43 +135,10 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     pub fn keyed(&self, key: impl AsRef<str>) -> Self {
-        let name = name::keyed(&self.name, key.as_ref());
-        let mut windows = self.quota.windows().iter();
-        let has_state =
-            self.choices.block.is_some() || windows.any(|window| window.has_slots(self.masters));
-        let shared = match has_state {
-            true => self.shared_of(&name),
-            // The engine knows all that there is.
-            false => Arc::default(),
-        };
-        Self {
-            name,
-            shared,
-            ..self.clone()
-        }
-    }
-
-    /// The state of the limiter with this name, which is one of a key.
-    fn shared_of(&self, name: &Arc<str>) -> Arc<Shared> {
-        let keyed = self.shared.keyed.get_or_init(|| {
-            Arc::new(Keyed {
-                states: Mutex::default(),
-                idle: remembered(self.quota.windows()),
-            })
-        });
-        let mut states = keyed.lock();
-        if let Some(known) = states.by_name.get(name) {
-            return Arc::clone(known);
-        }
-        let shared = Arc::<Shared>::default();
-        states.by_name.insert(Arc::clone(name), Arc::clone(&shared));
-        states.names.push_back(Arc::clone(name));
-        if states.names.len() >= CROWD && !states.is_crowd {
-            states.is_crowd = true;
-            let crowd: Arc<dyn Crowd> = Arc::clone(keyed) as _;
-            self.engine.join_crowd(Arc::downgrade(&crowd));
-        }
-        shared
+        let mut one = self.clone();
+        one.name = name::keyed(&self.name, key.as_ref());
+        one.shared = one.known();
+        one
     }
 
     /// Checks the name and the settings without asking any master, for programs that report bad settings when they
@@ -359,10 +244,32 @@ impl RateLimiter {
 
     // ---- inside -----------------------------------------------------------------------------
 
-    /// Gives this limiter a state of its own, because clones that were made before keep their settings.
+    /// After a change of the settings: finds what is known of limiters with these settings.
     fn renewed(mut self) -> Self {
-        self.shared = Arc::default();
+        let mut windows = self.quota.windows().iter();
+        let settings = Settings {
+            quota: Arc::clone(&self.quota),
+            choices: self.choices,
+            outage: self.outage,
+        };
+        self.family = if self.choices.block.is_some() {
+            // A block belongs to one limiter and its clones: what is left of it goes back when they are dropped.
+            Some(Arc::new(Family::new(&self.quota)))
+        } else if windows.any(|window| window.has_slots(self.masters)) {
+            Some(self.limiters.family(self.engine.now(), settings))
+        } else {
+            None
+        };
+        self.shared = self.known();
         self
+    }
+
+    fn known(&self) -> Arc<Shared> {
+        match &self.family {
+            Some(family) => family.shared(&self.engine, &self.name),
+            // The engine knows all that there is.
+            None => Arc::default(),
+        }
     }
 
     fn plan(&self) -> Result<Arc<Plan>, Error> {
@@ -379,55 +286,5 @@ impl fmt::Debug for RateLimiter {
             .field("name", &self.name)
             .field("quota", &self.quota.to_string())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Quorum;
-
-    const MANY: usize = 2_048;
-
-    fn kept(limiter: &RateLimiter) -> usize {
-        let keyed = limiter.shared.keyed.get();
-        keyed.map_or(0, |keyed| keyed.lock().by_name.len())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn keys_that_nobody_uses_are_forgotten_within_two_intervals() {
-        let quorum = Quorum::in_memory(3);
-        for block in [None, Some(2)] {
-            let limit = if block.is_some() { 60 } else { 5 };
-            let mut all = quorum.rate_limiter("api", Quota::new(limit, Duration::from_secs(4)));
-            if let Some(units) = block {
-                all = all.block(units);
-            }
-            let used = all.keyed("used");
-            for key in 0..MANY {
-                let of_key = all.keyed(key.to_string());
-                assert!(of_key.check().await.unwrap().is_allowed());
-            }
-            assert_eq!(kept(&all), MANY + 1);
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            // The process still knows which units it has used.
-            let left = all.keyed((MANY - 1).to_string()).check().await.unwrap();
-            assert_eq!(left.remaining(), if block.is_some() { 1 } else { 3 });
-            tokio::time::sleep(Duration::from_millis(8_250)).await;
-            assert!(kept(&all) < CROWD, "{}", kept(&all));
-            let keyed = all.shared.keyed.get().unwrap();
-            let room = keyed.lock().by_name.capacity();
-            assert!(room < 2 * MANY, "{room}");
-            drop(used);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_of_a_key_whose_units_are_only_shares() {
-        let quorum = Quorum::in_memory(3);
-        let all = quorum.rate_limiter("api", Quota::per_minute(60));
-        assert_eq!(all.keyed("a").check().await.unwrap().remaining(), 59);
-        assert_eq!(all.keyed("a").check().await.unwrap().remaining(), 58);
-        assert_eq!(kept(&all), 0);
     }
 }

@@ -28,7 +28,7 @@ const LONGEST_GRACE: Duration = Duration::from_millis(500);
 const TRUST: Duration = Duration::from_secs(1);
 
 /// The settings that a user may leave out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Choices {
     pub(super) grace: Option<Duration>,
     /// The number of units in a block.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, NodeReport, NodeState, NodeStatus, Report, Vote,
-    base::{clock::Tick, logs},
+    base::{clock::Tick, logs, name::as_given},
     engine::{Event, Waits},
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Room, Units, longer},
 };
@@ -30,20 +30,23 @@ pub(super) const ONE_REST: Duration = Duration::from_secs(1);
 impl RateLimiter {
     pub(super) async fn decide(self, n: u32) -> Result<Decision, Error> {
         match self.at_once(n) {
-            Some(left) => Ok(self.allowed(self.shared.block.room(left))),
+            Some(decision) => Ok(decision),
             None => self.ask(n).instrument(self.span(n)).await,
         }
     }
 
-    /// Takes units that can be had without asking anybody. Returns how many are left.
-    pub(crate) fn at_once(&self, n: u32) -> Option<u32> {
+    /// Takes units that can be had without asking anybody.
+    pub(crate) fn at_once(&self, n: u32) -> Option<Decision> {
         let block = &self.shared.block;
         let may = self.choices.block.is_some()
             && n > 0
             && block.waiting.load(Relaxed) == 0
             && !self.engine.is_closed();
         match may {
-            true => block.take(self.engine.now(), n),
+            true => {
+                let left = block.take(self.engine.now(), n)?;
+                Some(self.allowed(block.room(left)))
+            }
             false => None,
         }
     }
@@ -71,7 +74,7 @@ impl RateLimiter {
             (Err(error), Outage::Allow) if is_outage(&error) => {
                 Ok(self.allowed(self.room_in_outage()))
             }
-            (decision, _) => decision.map_err(|error| error.of_limiter(&self.name)),
+            (decision, _) => decision.map_err(|error| error.of_limiter(&as_given(&self.name))),
         }
     }
 

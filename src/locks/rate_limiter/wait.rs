@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Error,
+    base::name::as_given,
     engine::Waits,
     protocol::rates::words::{Amount, Grace, Limited, Outcome, Units},
 };
@@ -58,7 +59,9 @@ impl RateLimiter {
                     self.rest_until(self.end_of(time)).await?;
                 }
                 (Err(error), Outage::Allow) if is_outage(&error) => return Ok(()),
-                (given, _) => return given.map_err(|error| error.of_limiter(&self.name)),
+                (given, _) => {
+                    return given.map_err(|error| error.of_limiter(&as_given(&self.name)));
+                }
             }
         }
     }

@@ -222,7 +222,13 @@ impl World {
             max_ttl: self.terms_of(c).max_ttl,
             slots_up_to: limits.slots_up_to,
         };
-        let limiter = RateLimiter::new(engine.clone(), NAME.into(), quota, masters);
+        let limiter = RateLimiter::new(
+            engine.clone(),
+            NAME.into(),
+            quota,
+            masters,
+            std::sync::Arc::default(),
+        );
         Some(match limits.block {
             Some(block) => limiter.block(block),
             None => limiter,
