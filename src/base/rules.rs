@@ -82,6 +82,8 @@ pub enum Rule {
     UnusedGivesWay,
     /// Such a record does not give way while a client of its own fleet is there.
     VisitedStays,
+    /// A record of throw-away servers counts as none for every other fleet, even if it votes.
+    ThrowawayGivesWay,
     /// A client that sees no voting node does not change a record that was vouched for.
     StrangersChangeNothing,
     /// A client that sees no majority witnesses nothing.
@@ -189,7 +191,7 @@ pub enum Rule {
 #[cfg(any(test, feature = "test-util"))]
 impl Rule {
     /// Every rule.
-    pub const EVERY: [Self; 85] = [
+    pub const EVERY: [Self; 86] = [
         Self::EqualTokens,
         Self::ExactAck,
         Self::ValidityAfterVote,
@@ -224,6 +226,7 @@ impl Rule {
         Self::VoucherReplaces,
         Self::UnusedGivesWay,
         Self::VisitedStays,
+        Self::ThrowawayGivesWay,
         Self::StrangersChangeNothing,
         Self::MajorityInSight,
         Self::OtherFleetStops,

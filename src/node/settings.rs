@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     /// The channel on which waiters of this quorum are told that it is their turn. No other quorum has it.
     pub(crate) channel: Arc<str>,
     pub(crate) allow_eviction: bool,
+    /// Nothing that a memory forgot is waited for, because the servers are thrown away after this run.
+    pub(crate) throwaway: bool,
     pub(crate) rules: Rules,
 }
 

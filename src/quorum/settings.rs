@@ -10,7 +10,10 @@ use crate::{
     Error,
     base::{name::check_word, owner::Label, rules::Rules},
     node::{
-        admission::{Terms, record::LONGEST},
+        admission::{
+            Terms,
+            record::{LONGEST, THROWAWAY},
+        },
         redis::{self, Provider},
         settings::Settings,
     },
@@ -50,7 +53,7 @@ macro_rules! each_setting {
             /// client with another list of masters is noticed.
             fleet: String {
                 default: "8 hex digits derived from the addresses",
-                check: |_, word| check_word("fleet name", word),
+                check: |_, word| check_fleet(word),
                 variable: "QUORATE_FLEET",
                 help: "The name that all clients of these servers share: for clients that reach them by different addresses",
             }
@@ -115,6 +118,21 @@ macro_rules! each_setting {
                 check: check_timeout,
                 variable: "QUORATE_DIAL_TIMEOUT",
                 help: "How long opening one connection may take, with TLS, the password command and the login",
+            }
+            /// The servers are thrown away after this run, as those of a test, a CI job or a developer's machine. Each
+            /// votes at once, when it is new and when it has restarted, without a quarantine, also for rate limits.
+            ///
+            /// So a lock may get a second holder when a server restarts, and its token may be smaller. All clients of the
+            /// servers need the setting. They form a fleet of their own, `throwaway`, and may reach the servers by
+            /// different addresses; [`fleet`](Self::fleet) is not used.
+            ///
+            /// In production it does no harm to others: a client with this setting refuses servers of any other fleet,
+            /// and a client without it takes these servers over, as if they were new.
+            throwaway: bool {
+                default: false,
+                check: |_, _| Ok(()),
+                variable: "QUORATE_THROWAWAY",
+                help: "The servers are thrown away after this run (tests, CI): they vote at once, and a restart may give a lock two holders",
             }
             cacert: PathBuf {
                 default: "",
@@ -446,6 +464,14 @@ impl Options {
         self.key_prefix.as_deref().unwrap_or(DEFAULT_PREFIX)
     }
 
+    /// The word that all clients share, if it is not the one for the list of masters.
+    pub(crate) fn word(&self) -> Option<&str> {
+        match self.throwaway() {
+            true => Some(THROWAWAY),
+            false => self.fleet.as_deref(),
+        }
+    }
+
     /// The longest ttl and the restart margin, which the whole fleet agrees on.
     pub(crate) fn terms(&self) -> Terms {
         Terms::new(self.max_ttl(), self.restart_margin())
@@ -463,15 +489,25 @@ impl Options {
         Settings {
             nodes: roster.nodes,
             terms: self.terms(),
-            ranks: self.fleet.is_none().then_some(roster.ranks),
+            list: self.word().map_or(roster.list, str::to_owned),
+            ranks: self.word().is_none().then_some(roster.ranks),
             prefix: self.prefix().to_owned(),
             node_timeout: self.node_timeout(),
             allow_eviction: self.allow_eviction(),
-            list: self.fleet.unwrap_or(roster.list),
+            throwaway: self.throwaway(),
             label,
             channel: channel.into(),
             rules,
         }
+    }
+}
+
+fn check_fleet(word: &str) -> Result<(), Error> {
+    match word {
+        THROWAWAY => Err(Error::Invalid(format!(
+            "the fleet name {THROWAWAY} is taken: it is that of servers which `throwaway` names"
+        ))),
+        _ => check_word("fleet name", word),
     }
 }
 
@@ -579,6 +615,7 @@ mod tests {
             ("node_timeout", "3s"),
             ("fleet", "a"),
             ("allow_eviction", "1"),
+            ("throwaway", "1"),
         ];
         for (name, text) in texts {
             let setting = SETTINGS.iter().find(|s| s.name == name).unwrap();

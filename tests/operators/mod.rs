@@ -12,3 +12,4 @@ mod logs;
 mod refused;
 mod rights;
 mod secrets;
+mod throwaway;

@@ -135,6 +135,11 @@ fn place(url: &str) -> &str {
 }
 
 fn wrong_urls_tell_nothing(password: &str, url: &str) -> Result<(), TestCaseError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.unwrap();
+    let _entered = runtime.enter();
     let builder = Quorum::builder().nodes(url.split(','));
     let debug = format!("{builder:?} {builder:#?}");
     prop_assert_eq!(leak(&debug, password, ""), None);

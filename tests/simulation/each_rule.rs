@@ -111,6 +111,7 @@ each_rule! {
     a_client_that_sees_voters_replaces_a_record_that_does_not_vote: VoucherReplaces, OtherList, ["the rest goes on voting"];
     a_record_that_never_voted_gives_way: UnusedGivesWay, Looked, ["the rest goes on voting", "progress"];
     a_record_whose_clients_are_there_stays: VisitedStays, Visited, ["the rest goes on voting", "progress"];
+    servers_of_a_test_bind_no_other_fleet: ThrowawayGivesWay, Throwaway, ["the rest goes on voting", "progress"];
     a_stranger_stops_no_quarantine: StrangersChangeNothing, Huge, ["the rest goes on voting"];
     a_client_alone_with_a_node_witnesses_nothing: MajorityInSight, Lonely, ["mutual exclusion"];
     a_voter_of_another_fleet_stops_the_client: OtherFleetStops, Grown, ["mutual exclusion"];

@@ -44,7 +44,7 @@ Environment:
   QUORATE_CONNECT_TIMEOUT  --connect-timeout    QUORATE_LABEL    --label
   QUORATE_ALLOW_EVICTION   --allow-eviction     QUORATE_MAX_TTL  --max-ttl
   QUORATE_RESTART_MARGIN   --restart-margin     QUORATE_CACERT   --cacert
-  QUORATE_NODE_TIMEOUT     --node-timeout
+  QUORATE_NODE_TIMEOUT     --node-timeout       QUORATE_THROWAWAY --throwaway
   QUORATE_DIAL_TIMEOUT     --dial-timeout
   QUORATE_CLIENT_CERT      --client-cert
   QUORATE_CLIENT_KEY       --client-key

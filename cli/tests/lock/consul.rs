@@ -413,6 +413,7 @@ fn wrong_usage_with_consul_exits_64() {
         ("--max-ttl", " 30s"),
         ("--restart-margin", " 5s"),
         ("--allow-eviction", ""),
+        ("--throwaway", ""),
     ] {
         let says = format!("--consul cannot be used with {option}, ");
         run(&format!("lock a {option}{value}")).is(64).says(&says);

@@ -85,7 +85,8 @@ impl Fleet {
     /// v: what a handshake of this client may vouch for.
     pub(crate) fn vouch(&self) -> Vouch {
         let voters = self.mine().filter(|record| record.votes()).count();
-        if self.foreign().is_some() {
+        // For servers that are thrown away nobody vouches, so that a wrong setting replaces no record of another fleet.
+        if self.foreign().is_some() || self.settings.throwaway {
             Vouch::Stranger
         } else if self.forced || self.is_majority(voters) {
             Vouch::Majority
@@ -138,6 +139,12 @@ impl Fleet {
         }
         let record = self.sights.get(node)?.as_ref()?;
         self.majority_since.filter(|_| self.is_mine(record))
+    }
+
+    /// Returns true if this client's next handshake makes a node with this record vote: the servers are thrown away after
+    /// this run, and a majority of them is in sight.
+    pub(crate) fn admits_at_once(&self, record: &BootRecord) -> bool {
+        self.settings.throwaway && self.is_mine(record) && self.majority_since.is_some()
     }
 
     /// Returns true if a node of this fleet has smaller terms than this client asks for, and will not learn them from a

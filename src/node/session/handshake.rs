@@ -198,6 +198,9 @@ fn bring(
         if !step.settings.rules.hold(Rule::Quarantine) {
             witnessed = terms.join(record.terms).quarantine();
         }
+        if step.settings.throwaway {
+            witnessed = terms.join(record.terms).history();
+        }
     }
     // Once this client has been here for as long as a visit lasts, it may replace the record. A client that only looks
     // is gone by then, and leaves what another fleet has counted.

@@ -39,6 +39,12 @@ impl Standing {
             )),
             (Self::RefusesWrites(why), ..) => NodeState::RefusesWrites((*why).to_owned()),
             (Self::Fit, Some(_), Some(why)) => NodeState::Refused(why.to_string()),
+            // The next handshake makes it vote.
+            (Self::Fit, Some(witness), None)
+                if !witness.record.votes() && fleet.admits_at_once(&witness.record) =>
+            {
+                NodeState::Connecting
+            }
             (Self::Fit, Some(witness), None) if !witness.record.votes() => {
                 NodeState::Quarantined(witness.votes_at().since(now))
             }

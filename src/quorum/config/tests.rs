@@ -57,7 +57,8 @@ fn each_row_of_the_table_is_a_field_that_reaches_its_setting() {
     for said in [
         "nodes: [\"a:6379\", \"b:6379\"]",
         "prefix: \"mine\"",
-        "list: \"mine\"",
+        "list: \"throwaway\"",
+        "throwaway: true",
         "node_timeout: 1.5s",
         "max_ttl: 1.5s, margin: 1.5s",
         "label: Label(\"mine\")",
@@ -107,8 +108,8 @@ fn debug_shows_no_argument_of_a_password_command() {
     }
 }
 
-#[test]
-fn a_later_call_replaces_files_and_logins_of_the_config() {
+#[tokio::test]
+async fn a_later_call_replaces_files_and_logins_of_the_config() {
     let nowhere = json!({
         "nodes": ["rediss://127.0.0.1:1"],
         "tls": {"ca": "/nowhere", "certificate": "/nowhere", "key": "/nowhere"},
@@ -217,6 +218,19 @@ fn the_last_call_on_the_builder_counts() {
     ] {
         assert!(text.contains(said), "{said}: {text}");
     }
+}
+
+#[test]
+fn a_quorum_is_not_made_outside_of_a_runtime() {
+    let why = Quorum::builder()
+        .node("redis://127.0.0.1:1")
+        .connect_lazy()
+        .unwrap_err();
+    assert!(
+        matches!(why, crate::Error::Invalid(_))
+            && why.to_string().contains("within a tokio runtime"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn every_variable_reaches_its_setting() {
     }
 }
 
-#[test]
-fn settings_that_work_together_are_checked() {
+#[tokio::test]
+async fn settings_that_work_together_are_checked() {
     for (set, says) in [
         (
             &[("QUORATE_CLIENT_CERT", "a")][..],

@@ -22,7 +22,7 @@ use crate::{
     engine::{Core, Engine, Event, Status},
     node::{
         DialError, Disconnected, Incoming, Operation,
-        admission::Terms,
+        admission::{Terms, record::THROWAWAY},
         answer::Answered,
         request::{Request, Target, Verb},
         session::Effect,
@@ -86,6 +86,7 @@ impl World {
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
         let status = Arc::new(Status::new(Arc::clone(&shared), &names));
         let (engine, events) = Engine::new(status, shared);
+        let is_throwaway = plan.list == THROWAWAY;
         let settings = Settings {
             nodes: names,
             node_timeout: self.plan.node_timeout,
@@ -96,12 +97,13 @@ impl World {
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
             channel: channel(index, incarnation),
             allow_eviction: false,
+            throwaway: is_throwaway,
             rules: self.rules,
         };
         let core = engine.core(Arc::new(settings), Chance::seeded(self.dice.next()));
-        let tasks = (0..self.plan.tasks)
-            .map(|_| self.new_task(index, &engine))
-            .collect();
+        // Locks on servers that are thrown away are another fleet's, and are not judged.
+        let tasks = if is_throwaway { 0 } else { self.plan.tasks };
+        let tasks = (0..tasks).map(|_| self.new_task(index, &engine)).collect();
         Client {
             core,
             engine,

@@ -66,6 +66,8 @@ pub enum Profile {
     Tiny,
     /// Clients in a crash loop list three masters, two of which are the others' masters.
     OtherList,
+    /// Clients in a crash loop say that some or all of the masters are thrown away after the run.
+    Throwaway,
     /// Clients in a crash loop ask for no margin, or for one of an hour.
     OtherMargin,
     /// A client asks for no margin and its clock is slow. It comes after others whose clocks are fast.
@@ -216,7 +218,7 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 93] = [
+    pub const ALL: [Self; 94] = [
         Self::Calm,
         Self::Stormy,
         Self::Wide,
@@ -239,6 +241,7 @@ impl Profile {
         Self::Huge,
         Self::Tiny,
         Self::OtherList,
+        Self::Throwaway,
         Self::OtherMargin,
         Self::NoMargin,
         Self::Raise,
@@ -321,7 +324,7 @@ impl Profile {
             Bootstrap, Crowded, Huge, Line, LineCutOff, LineForged, LineGone, LinePushes, Minutes,
             OtherList, OtherMargin, ResizedSlots, Rwlock, RwlockCrowd, RwlockGone, RwlockLasting,
             RwlockPartial, RwlockPushes, RwlockSluggish, RwlockWriters, Several, SeveralPushes,
-            Slots, SlotsGone, SlotsMany, SlotsPushes, Tiny, TwoLimits,
+            Slots, SlotsGone, SlotsMany, SlotsPushes, Throwaway, Tiny, TwoLimits,
         };
         matches!(
             self,
@@ -351,6 +354,7 @@ impl Profile {
                 | SlotsGone
                 | SlotsMany
                 | SlotsPushes
+                | Throwaway
                 | Tiny
                 | TwoLimits
         )
@@ -953,6 +957,7 @@ impl Plan {
             Profile::Huge => Self::huge(dice),
             Profile::Tiny => Self::tiny(dice),
             Profile::OtherList => Self::other_list(dice),
+            Profile::Throwaway => Self::throwaway(dice),
             Profile::OtherMargin => Self::other_margin(dice),
             Profile::NoMargin => Self::no_margin(dice),
             Profile::Raise => Self::raise(dice),

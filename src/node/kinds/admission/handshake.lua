@@ -71,6 +71,11 @@ if boot then
   end
 end
 
+-- 2a
+if old and old.list == 'throwaway' and list ~= 'throwaway' then
+  old = nil
+end
+
 -- Each handshake of the record's own fleet leaves TIME in the key. MGET, because a key of another type counts as none.
 local left = tonumber(redis.call('MGET', KEYS[3])[1] or '')
 local visited = left and math.abs(now - left) < 3000000

@@ -1,7 +1,7 @@
 //! Computes the record after a handshake or an ADMIT (protocol §2). Pure functions; `handshake.lua` and `admit.lua` do
 //! the same.
 
-use super::{Admit, BootRecord, Handshake, Mode, Server, Stored, Vouch};
+use super::{Admit, BootRecord, Handshake, Mode, Server, Stored, Vouch, record::THROWAWAY};
 use crate::base::rules::{Rule, Rules};
 
 /// Builds `run` out of the fields of INFO.
@@ -55,6 +55,13 @@ pub(crate) fn meet(
             });
         }
         Some(Stored::Record(mut old)) => {
+            // 2a
+            if old.list == THROWAWAY
+                && hello.list != THROWAWAY
+                && rules.hold(Rule::ThrowawayGivesWay)
+            {
+                return Some(new_record(None, server, hello, rules));
+            }
             if !rules.hold(Rule::MarginInRecord) {
                 old.terms.margin = hello.terms.margin;
             }

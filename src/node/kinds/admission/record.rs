@@ -18,6 +18,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// The length of a whole history, longer than any quarantine and any interval of a rate limit.
 const HISTORY_MS: u64 = 27 * 3600 * 1000;
 
+/// The list word of clients with the setting `throwaway`.
+pub(crate) const THROWAWAY: &str = "throwaway";
 /// The clients of a record's fleet count as present if one of them has met the node within this time, by the node's
 /// clock. Each of them meets a node that does not vote every second.
 pub(crate) const VISIT: Duration = Duration::from_secs(3);

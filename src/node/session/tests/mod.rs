@@ -70,6 +70,7 @@ impl World {
             label: Label::new("test").unwrap(),
             channel: "quorate:wake:test".into(),
             allow_eviction: false,
+            throwaway: false,
             rules,
         });
         Self {

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::{Fault, MS, Plan, SECOND, Watch};
-use crate::{node::admission::Terms, testing::simulation::dice::Dice};
+use crate::{
+    node::admission::{Terms, record::THROWAWAY},
+    testing::simulation::dice::Dice,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -119,6 +122,17 @@ impl Plan {
         plan.ripe = 2;
         plan.hold = 3000;
         plan.think = 100 * MS;
+        plan
+    }
+
+    /// A wrong setting: the stranger takes some or all of the servers for its own, to be thrown away.
+    pub(super) fn throwaway(dice: &mut Dice) -> Self {
+        let mut plan = Self::with_strangers(dice, 3);
+        let known = 1 + dice.index(3);
+        for stranger in plan.strangers() {
+            stranger.servers.truncate(known);
+            stranger.list = THROWAWAY.into();
+        }
         plan
     }
 

@@ -219,7 +219,7 @@ impl World {
             let wait = self.dice.range(0, 30 * MS);
             self.set_timer(c, t, wait);
         }
-        if self.dice.percent(50) {
+        if self.dice.percent(50) && !self.clients[c].tasks.is_empty() {
             self.connect(c);
         }
     }

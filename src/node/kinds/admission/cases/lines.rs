@@ -77,6 +77,7 @@ pub(crate) fn lines() -> Vec<Line> {
     let mut lines = Lines::default();
     no_record(&mut lines);
     another_run(&mut lines);
+    thrown_away(&mut lines);
     another_format(&mut lines);
     who_vouches_replaces(&mut lines);
     what_never_voted_gives_way(&mut lines);
@@ -130,6 +131,38 @@ fn no_record(lines: &mut Lines) {
     ] {
         let line = "3 24 h is a record";
         lines.add(line, day, "3 word 20000 5000 0 0 0", day);
+    }
+}
+
+fn thrown_away(lines: &mut Lines) {
+    let line = "2a a record of throw-away servers is none for others, also if it votes";
+    for old in ["old 0 0 97200000", "old 1 1 90000", "old 0 0 7"] {
+        let boot = format!("3 3 throwaway 30000 6000 here {old}");
+        for (hello, after) in [
+            (
+                "3 word 20000 5000 0 0 90000",
+                "3 3 word 20000 5000 here new 0 0 0",
+            ),
+            (
+                "5 word 20000 5000 2 1 0/nobody",
+                "3 5 word 20000 5000 here new 1 1 0",
+            ),
+        ] {
+            lines.add(line, &boot, hello, after);
+            lines.add_visited(line, &boot, hello, after);
+        }
+    }
+    let line = "7 their own client says at once that it has watched them";
+    lines.add(
+        line,
+        "3 3 throwaway 20000 5000 here old 0 0 0",
+        "3 throwaway 20000 5000 0 0 97200000",
+        "3 3 throwaway 20000 5000 here old 0 0 97200000",
+    );
+    let line = "5 it replaces no other record";
+    for old in ["old 1 0 90000", "old 0 0 25200", "old 1 0 0"] {
+        let boot = format!("3 3 word 20000 5000 here {old}");
+        lines.add(line, &boot, "3 throwaway 20000 5000 0 0 97200000", "=");
     }
 }
 
