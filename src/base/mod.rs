@@ -11,6 +11,7 @@ pub(crate) mod owner;
 pub(crate) mod printable;
 pub(crate) mod quota;
 pub(crate) mod rules;
+pub(crate) mod runtime;
 pub(crate) mod shrink;
 pub(crate) mod sweep;
 pub(crate) mod taken;

@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -45,8 +45,6 @@ struct Inner {
     last_acquisition: AtomicU64,
     status: Arc<Status>,
     clock: Arc<dyn Clock>,
-    /// `shutdown` was called.
-    is_shut: AtomicBool,
 }
 
 impl Engine {
@@ -61,7 +59,6 @@ impl Engine {
             last_acquisition: AtomicU64::new(0),
             status,
             clock,
-            is_shut: AtomicBool::new(false),
         };
         (Self(Arc::new(inner)), receiver)
     }
@@ -148,12 +145,12 @@ impl Engine {
 
     /// Returns true if every new call is answered with `Closed`.
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.is_shut.load(Relaxed) || self.0.events.is_closed()
+        self.0.status.is_closing() || self.0.events.is_closed()
     }
 
     pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
         let (reply, answer) = oneshot::channel();
-        self.0.is_shut.store(true, Relaxed);
+        self.0.status.begin_to_close();
         self.0.tell(Event::Shutdown { within, reply });
         answer.await.unwrap_or_default()
     }

@@ -2,8 +2,15 @@
 
 use std::{
     fmt,
+    future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -27,6 +34,9 @@ use crate::{
 pub(crate) struct Status {
     clock: Arc<dyn Clock>,
     published: watch::Sender<Published>,
+    /// Nothing new may begin: `shutdown` was called, or the engine has ended.
+    is_closing: AtomicBool,
+    closing: watch::Sender<()>,
 }
 
 struct Published {
@@ -75,6 +85,8 @@ impl Status {
         };
         Self {
             published: watch::Sender::new(published),
+            is_closing: AtomicBool::new(false),
+            closing: watch::Sender::new(()),
             clock,
         }
     }
@@ -86,6 +98,30 @@ impl Status {
     /// Publishes the last states. Nothing is published after them.
     pub(crate) fn close(&self, at: Tick, nodes: Vec<NodeStatus>) {
         self.replace(at, nodes, true);
+        self.begin_to_close();
+    }
+
+    /// Lets everybody know that nothing new may begin.
+    pub(crate) fn begin_to_close(&self) {
+        self.is_closing.store(true, Release);
+        self.closing.send_replace(());
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Acquire)
+    }
+
+    /// Ready when nothing new may begin. It does not keep the engine alive.
+    pub(crate) fn closing(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        // Subscribed before the look, so that it misses nothing in between.
+        let mut closing = self.closing.subscribe();
+        let is_closing = self.is_closing();
+        async move {
+            if !is_closing {
+                // If the sender is gone, everything that it could end is gone too.
+                let _ = closing.changed().await;
+            }
+        }
     }
 
     fn replace(&self, at: Tick, nodes: Vec<NodeStatus>, closed: bool) {

@@ -12,6 +12,7 @@ use crate::{
         owner::{Chance, Label},
         quota::{Masters, SLOTS_UP_TO},
         rules::Rules,
+        runtime,
     },
     engine::{Driver, Engine, Status, Task},
     node::{
@@ -101,7 +102,7 @@ impl Given {
 /// Assembles the nodes and starts to dial them. If all masters are in this process and new, they vote at once.
 ///
 /// # Errors
-/// `Invalid` if an address is given twice.
+/// `Invalid` if an address is given twice, or without a runtime.
 pub(crate) fn start(
     given: Vec<Given>,
     credentials: Option<&Provider>,
@@ -122,6 +123,12 @@ pub(crate) fn start(
             "an even number of masters survives no more failures than one fewer would"
         );
     }
+    runtime::current()?;
+    if options.throwaway() {
+        logs::warn!(
+            "throwaway: the servers vote at once, also after a restart, and a lock may get two holders"
+        );
+    }
     let list = list_word(&addresses);
     if embedded && in_memory.iter().all(MemoryNode::is_new) {
         admit(&in_memory, &options, &list);
@@ -132,7 +139,7 @@ pub(crate) fn start(
 
 /// Lets the nodes vote. `list` is the word for their addresses; the fleet's name, if it has one, replaces it.
 fn admit(nodes: &[MemoryNode], options: &Options, list: &str) {
-    let list = options.fleet.as_deref().unwrap_or(list);
+    let list = options.word().unwrap_or(list);
     for node in nodes {
         node.admit(nodes.len() as u64, list, options.terms());
     }
@@ -209,20 +216,20 @@ fn run(
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));
     let core = engine.core(Arc::new(settings), Chance::System);
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        match alarm(embedded) {
-            Ok(alarm) => {
-                let flavor = runtime.runtime_flavor();
-                let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
-                drop(runtime.spawn(Task::new(driver, engine.after_runtime())));
-            }
-            Err(error) => {
-                logs::error!(
-                    reason = error.to_string(),
-                    "no timer could be made: the quorum is closed"
-                );
-            }
+    match runtime::current().map(|runtime| (runtime, alarm(embedded))) {
+        Ok((runtime, Ok(alarm))) => {
+            let flavor = runtime.runtime_flavor();
+            let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
+            drop(runtime.spawn(Task::new(driver, engine.after_runtime())));
         }
+        Ok((_, Err(error))) => {
+            logs::error!(
+                reason = error.to_string(),
+                "no timer could be made: the quorum is closed"
+            );
+            engine.status().begin_to_close();
+        }
+        Err(_) => engine.status().begin_to_close(),
     }
     Quorum::new(engine, limits)
 }

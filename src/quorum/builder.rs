@@ -292,11 +292,13 @@ impl Builder {
     /// A lock that is taken before all nodes are connected stands on those that are. [`Quorum::ready`] waits a little
     /// for the others too.
     ///
-    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. Without a
-    /// runtime every call answers `Closed`.
+    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. When that
+    /// runtime is gone, every call answers `Closed`. So make one quorum for the program, in `main`, and in tests one in
+    /// each test: each `#[tokio::test]` has a runtime of its own, and a quorum in a `static` would be closed in the
+    /// second one.
     ///
     /// # Errors
-    /// `Invalid` if a setting is not valid.
+    /// `Invalid` if a setting is not valid, and outside of a runtime.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         if self.nodes.is_empty() {
             return Err(Error::Invalid(

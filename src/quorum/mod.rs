@@ -16,6 +16,7 @@ use crate::{
     Error, Health, Inspection, NodeChanges, NodeStatus,
     base::{logs, name::Name, quota::Masters},
     engine::{Engine, Event},
+    locks::rate_limiter::Limiters,
     node::admission::Mode,
 };
 
@@ -47,6 +48,7 @@ use crate::{
 pub struct Quorum {
     engine: Engine,
     limits: Limits,
+    pub(crate) limiters: Arc<Limiters>,
 }
 
 /// The settings that a quorum still needs once it is assembled.
@@ -61,7 +63,11 @@ pub(crate) struct Limits {
 
 impl Quorum {
     pub(crate) fn new(engine: Engine, limits: Limits) -> Self {
-        Self { engine, limits }
+        Self {
+            engine,
+            limits,
+            limiters: Arc::default(),
+        }
     }
 
     /// Asks every node about a name: the holder and the time it has left, the newest token, and the queue. For a node
@@ -342,7 +348,24 @@ impl Quorum {
         }
     }
 
+    /// Waits until [`shutdown`](Self::shutdown) begins, called by any clone. Code that holds a lease for as long as the
+    /// program runs can then end its work and drop the lease, which `shutdown` waits for:
+    /// [shutdown](crate::docs::shutdown#a-lease-for-the-life-of-the-program).
+    ///
+    /// It also ends when the runtime that connected is gone, or every clone and every lease. It does not keep the quorum
+    /// open.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn closing(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        self.engine.status().closing()
+    }
+
     /// Ends this quorum for all clones, and waits until its leases are released. Make it the last line of `main`.
+    ///
+    /// **First drop what you hold, or let it be dropped when [`closing`](Self::closing) ends.** A lease in a struct, a
+    /// `static` or a task that lives on costs the whole `shutdown_timeout`, and the lock then stays for its ttl. That is
+    /// longer than without this call.
     ///
     /// From then on new calls and waiters get `Closed`. It waits until held leases are dropped and their releases are
     /// confirmed, but no longer than the builder's `shutdown_timeout`. It returns the names that are still held then.

@@ -11,6 +11,7 @@ mod end_of_main;
 mod faults;
 mod flood;
 mod lease;
+mod long_held;
 mod queue;
 mod reentrant;
 mod repair;

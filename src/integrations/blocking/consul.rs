@@ -86,6 +86,16 @@ impl Consul {
         self.root.wait(self.consul.ready())?
     }
 
+    /// Waits until [`shutdown`](Self::shutdown) begins, as
+    /// [`quorate::consul::Consul::closing`](consul::Consul::closing). For a thread that then lets others drop what they hold.
+    /// It needs a handle of its own, so while it waits, only `shutdown` ends the background work.
+    ///
+    /// # Errors
+    /// `Invalid` in async code.
+    pub fn closing(&self) -> Result<(), Error> {
+        self.root.wait(self.consul.closing())
+    }
+
     /// Ends the connection for all clones, and waits until all sessions are destroyed, as
     /// [`quorate::consul::Consul::shutdown`](consul::Consul::shutdown).
     ///

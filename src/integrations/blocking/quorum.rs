@@ -143,6 +143,16 @@ impl Quorum {
         self.quorum.fleet()
     }
 
+    /// Waits until [`shutdown`](Self::shutdown) begins, as
+    /// [`quorate::Quorum::closing`](crate::Quorum::closing). For a thread that then lets others drop what they hold.
+    /// It needs a handle of its own, so while it waits, only `shutdown` ends the background work.
+    ///
+    /// # Errors
+    /// `Invalid` in async code.
+    pub fn closing(&self) -> Result<(), Error> {
+        self.root.wait(self.quorum.closing())
+    }
+
     /// Ends this quorum for all clones, and waits until its leases are released. Make it the last line of `main`.
     ///
     /// It returns the names that are still held after the `shutdown_timeout`, as

@@ -50,7 +50,7 @@ pub(super) struct Agent {
     pub(super) queries: Arc<Semaphore>,
     pub(super) clock: Arc<dyn Clock>,
     shutdown_timeout: Duration,
-    runtime: Option<Handle>,
+    runtime: Handle,
     stage: watch::Sender<Stage>,
     /// How many tasks are under way.
     tasks: watch::Sender<usize>,
@@ -67,7 +67,7 @@ pub(super) struct Ways {
     pub(super) shutdown_timeout: Duration,
     pub(super) clock: Arc<dyn Clock>,
     /// Where the background work runs.
-    pub(super) runtime: Option<Handle>,
+    pub(super) runtime: Handle,
 }
 
 impl Agent {
@@ -92,16 +92,14 @@ impl Agent {
         self.clock.now()
     }
 
-    /// Runs this in the background, on the runtime that connected. Without that runtime it is dropped.
+    /// Runs this in the background, on the runtime that connected. If that is gone, it is dropped.
     pub(super) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let busy = Busy::new(self);
         let work = async move {
             let _busy = busy;
             work.await;
         };
-        if let Some(runtime) = &self.runtime {
-            drop(runtime.spawn(work));
-        }
+        drop(self.runtime.spawn(work));
     }
 
     // ---- what is held -------------------------------------------------------------------------

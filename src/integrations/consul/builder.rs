@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{Client, header::HeaderValue, redirect::Policy};
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::sync::Semaphore;
 
 use super::{
     Consul, Tls,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error,
-    base::{clock::SystemClock, name::Name, owner::Label, tls::Trust},
+    base::{clock::SystemClock, name::Name, owner::Label, runtime, tls::Trust},
 };
 
 /// The address of an agent by default.
@@ -147,11 +147,10 @@ impl Builder {
 
     /// Returns at once and asks no agent yet. It fails only if a setting is not valid.
     ///
-    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. Without a
-    /// runtime every call answers `Closed`.
+    /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there.
     ///
     /// # Errors
-    /// `Invalid` if a setting is not valid.
+    /// `Invalid` if a setting is not valid, and outside of a runtime.
     pub fn connect_lazy(self) -> Result<Consul, Error> {
         let address = Address::read(self.url.as_deref().unwrap_or(DEFAULT), self.is_tls)?;
         if self.request_timeout < SHORTEST_TIMEOUT {
@@ -193,7 +192,7 @@ impl Builder {
             prefix: prefix.into(),
             shutdown_timeout: self.shutdown_timeout,
             clock: Arc::new(SystemClock),
-            runtime: Handle::try_current().ok(),
+            runtime: runtime::current()?,
         }))))
     }
 }

@@ -107,10 +107,20 @@ impl Consul {
         }
     }
 
+    /// Waits until [`shutdown`](Self::shutdown) begins, called by any clone. For code that holds a lease for as long as
+    /// the program runs: [shutdown](crate::docs::shutdown#a-lease-for-the-life-of-the-program).
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub fn closing(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        self.0.agent.closing()
+    }
+
     /// Ends the connection for all clones, and waits until all leases are released and all sessions are destroyed. Make
     /// it the last line of `main`.
     ///
-    /// New calls and waiters get `Closed`. Held leases are renewed until they are dropped. It waits for at most the
+    /// New calls and waiters get `Closed`. Held leases are renewed until they are dropped: first drop what you hold, or
+    /// let it be dropped when [`closing`](Self::closing) ends. It waits for at most the
     /// [shutdown timeout](Builder::shutdown_timeout). It returns the names that are still held then, which are left to
     /// their TTL.
     ///

@@ -216,8 +216,8 @@ mod tests {
         nowhere.connect_lazy().unwrap().0.places.at("jobs/a/")
     }
 
-    #[test]
-    fn waiters_for_another_number_of_permits_have_turns_of_their_own() {
+    #[tokio::test]
+    async fn waiters_for_another_number_of_permits_have_turns_of_their_own() {
         let place = place();
         let turns = |count| place.turns(Form::Semaphore, count);
         let three = turns(3).try_acquire_many_owned(4).unwrap();
