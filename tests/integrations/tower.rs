@@ -56,6 +56,88 @@ fn denied<T: std::fmt::Debug, E: std::fmt::Debug>(result: Result<T, Error<E>>) -
     }
 }
 
+// ---- headers ---------------------------------------------------------------------------------
+
+#[tokio::test(start_paused = true)]
+async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
+    type Answer = Response<String>;
+    let inner =
+        || service_fn(async |_: Request<()>| Ok::<_, Infallible>(Answer::new("done".into())));
+    let headers = |response: &Answer| {
+        let of = |name: &str| {
+            response
+                .headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        (
+            of("ratelimit-limit"),
+            of("ratelimit-remaining"),
+            of("retry-after").is_some(),
+        )
+    };
+    let said = |left: u32, denied| (Some("3".to_owned()), Some(left.to_string()), denied);
+    let layer = RateLimitLayer::new(limiter(3))
+        .reject_with(Rejected::into_response)
+        .with_headers();
+    let mut limited = layer.layer(inner());
+    for (left, denied) in [(2, false), (1, false), (0, false), (0, true)] {
+        let response = limited
+            .ready()
+            .await
+            .unwrap()
+            .call(Request::new(()))
+            .await
+            .unwrap();
+        assert_eq!(headers(&response), said(left, denied));
+    }
+    // A denial that is an error has none, and neither has a request that costs nothing.
+    let layer = RateLimitLayer::new(limiter(3))
+        .cost(|_: &Request<()>| 0)
+        .with_headers();
+    let response = layer
+        .layer(inner())
+        .oneshot(Request::new(()))
+        .await
+        .unwrap();
+    assert_eq!(headers(&response), (None, None, false));
+    // Units of a block, and a response of the program's own for a denial.
+    let block = Quorum::in_memory(3)
+        .rate_limiter("api", Quota::new(30, PERIOD))
+        .block(2);
+    let own = |_: Rejected| Answer::new("come back later".into());
+    let layer = RateLimitLayer::new(block)
+        .cost(|_: &Request<()>| 1)
+        .reject_with(own)
+        .with_headers();
+    let mut limited = layer.layer(inner());
+    for left in ["1", "0"] {
+        let response = limited
+            .ready()
+            .await
+            .unwrap()
+            .call(Request::new(()))
+            .await
+            .unwrap();
+        assert_eq!(response.headers()["ratelimit-remaining"], left);
+    }
+    let layer = RateLimitLayer::new(limiter(1))
+        .reject_with(own)
+        .with_headers();
+    let mut limited = layer.layer(inner());
+    for answer in ["done", "come back later"] {
+        let response = limited
+            .ready()
+            .await
+            .unwrap()
+            .call(Request::new(()))
+            .await
+            .unwrap();
+        assert_eq!(response.headers()["ratelimit-remaining"], "0");
+        assert_eq!(response.body(), answer);
+    }
+}
+
 // ---- readiness -------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]

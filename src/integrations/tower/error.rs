@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, HeaderName, RETRY_AFTER},
 };
 
@@ -126,17 +126,22 @@ impl Rejected {
         let mut response = plain(self.status(), text);
         let headers = response.headers_mut();
         if let Self::Denied(Denied(Why::Rate(decision))) = &self {
-            for (name, value) in decision.headers() {
-                let name = HeaderName::from_bytes(name.as_bytes());
-                if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
-                    headers.insert(name, value);
-                }
-            }
+            add_headers(headers, decision);
         }
         if let Some(wait) = self.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         response
+    }
+}
+
+/// Adds the headers of a decision.
+pub(super) fn add_headers(to: &mut HeaderMap, decision: &Decision) {
+    for (name, value) in decision.headers() {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
+            to.insert(name, value);
+        }
     }
 }
 

@@ -89,7 +89,13 @@ where
                     let lost = held.as_mut().map(|held| held.poll_lost(cx));
                     match lost {
                         Some(Poll::Ready(lost)) => this.reject.reject(lost.into()),
-                        _ => ready!(response.poll(cx)).map_err(R::inner),
+                        _ => match ready!(response.poll(cx)) {
+                            Ok(response) => {
+                                let decision = held.as_ref().and_then(|held| held.decision());
+                                Ok(this.reject.passed(response, decision))
+                            }
+                            Err(error) => Err(R::inner(error)),
+                        },
                     }
                 }
                 // Polled after its end.

@@ -10,7 +10,7 @@ use std::{
 use futures::future::{Either, select};
 
 use super::{Denied, Rejected};
-use crate::{Error, Lease, LossReason, Lost, RateLimiter, Semaphore};
+use crate::{Decision, Error, Lease, LossReason, Lost, RateLimiter, Semaphore};
 
 /// Units or permits on their way.
 pub(super) type Taking<H> = Pin<Box<dyn Future<Output = Result<H, Rejected>> + Send>>;
@@ -47,17 +47,26 @@ pub trait Limit: sealed::Sealed + Clone {
 pub trait Holds: Unpin {
     /// Ready with the reason once it is lost.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
+
+    /// The answer of the rate limiter, if it is one and was asked.
+    fn decision(&self) -> Option<&Decision> {
+        None
+    }
 }
 
 // ---- units ----------------------------------------------------------------------------------
 
 /// Units, which are used once the request is on its way.
 #[derive(Debug)]
-pub struct Used;
+pub struct Used(Option<Decision>);
 
 impl Holds for Used {
     fn poll_lost(&mut self, _: &mut Context<'_>) -> Poll<Error> {
         Poll::Pending
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        self.0.as_ref()
     }
 }
 
@@ -70,7 +79,7 @@ impl Limit for RateLimiter {
 
     fn take(&self, n: u32, wait: Duration) -> Taken<Used> {
         match self.at_once(n) {
-            Some(_) => Taken::Now(Used),
+            Some(decision) => Taken::Now(Used(Some(decision))),
             None => Taken::Later(Box::pin(spend(self.clone(), n, wait))),
         }
     }
@@ -80,7 +89,7 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     let end = limiter.end_of(wait);
     let decision = limiter.check_n(n).await?;
     if decision.is_allowed() {
-        return Ok(Used);
+        return Ok(Used(Some(decision)));
     }
     // A request that cannot be served in time is rejected now.
     if decision.wait() > wait {
@@ -90,7 +99,7 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     match select(waits, pin!(limiter.rest_until(end))).await {
         Either::Left((ready, _)) => {
             ready?;
-            return Ok(Used);
+            return Ok(Used(None));
         }
         Either::Right((over, waits)) => {
             // The next caller must not queue behind this one.
@@ -101,7 +110,7 @@ async fn spend(limiter: RateLimiter, n: u32, wait: Duration) -> Result<Used, Rej
     // Says how long to wait from now. It mostly asks no master.
     let decision = limiter.check_n(n).await?;
     match decision.is_allowed() {
-        true => Ok(Used),
+        true => Ok(Used(Some(decision))),
         false => Err(Rejected::Denied(Denied::rate(decision))),
     }
 }

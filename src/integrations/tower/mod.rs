@@ -71,6 +71,6 @@ pub use self::{
     future::ResponseFuture,
     held::Limit,
     rate::RateLimitLayer,
-    reject::{Fails, Reject},
+    reject::{Fails, Reject, WithHeaders},
     service::Limited,
 };

@@ -4,7 +4,9 @@ use std::{fmt, time::Duration};
 
 use tower_layer::Layer;
 
-use super::{Fails, Limited, One, Rejected, Whole, service::Terms};
+use super::{Fails, Limited, One, Rejected, Whole, WithHeaders, service::Terms};
+#[cfg(doc)]
+use crate::Decision;
 use crate::RateLimiter;
 
 /// Takes units of a [`RateLimiter`] before each request, so no more requests than its quota allows go on in any
@@ -56,7 +58,28 @@ impl RateLimitLayer {
     }
 }
 
+impl<K, C> RateLimitLayer<K, C> {
+    /// Answers a rejected request with a response in place of an error. [`Rejected::into_response`] makes a plain text
+    /// with status and headers; a closure can make any other response. The service then has only the errors of the
+    /// inner service.
+    pub fn reject_with<F, Res>(self, reject: F) -> RateLimitLayer<K, C, F>
+    where
+        F: Fn(Rejected) -> Res,
+    {
+        RateLimitLayer(self.0.reject_with(reject))
+    }
+}
+
 impl<K, C, R> RateLimitLayer<K, C, R> {
+    /// Adds the limit's [headers](Decision::headers) to each HTTP response, of allowed requests too. Call it after
+    /// [`reject_with`](Self::reject_with).
+    ///
+    /// A request that [waited](Self::wait) for its units gets none, because the masters do not say what is left then;
+    /// nor does one without a cost. A header that the inner service has set is replaced.
+    pub fn with_headers(self) -> RateLimitLayer<K, C, WithHeaders<R>> {
+        RateLimitLayer(self.0.with_headers())
+    }
+
     /// Gives each key the whole quota, by itself ([`RateLimiter::keyed`]), such as each customer or each address.
     /// Default: one limit for all requests.
     ///
@@ -83,16 +106,6 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
     /// all. A request that is not expected to be served within this time is rejected at once.
     pub fn wait(self, d: Duration) -> Self {
         Self(self.0.wait(d))
-    }
-
-    /// Answers a rejected request with a response in place of an error. [`Rejected::into_response`] makes a plain text
-    /// with status and headers; a closure can make any other response. The service then has only the errors of the
-    /// inner service.
-    pub fn reject_with<F, Res>(self, reject: F) -> RateLimitLayer<K, C, F>
-    where
-        F: Fn(Rejected) -> Res,
-    {
-        RateLimitLayer(self.0.reject_with(reject))
     }
 }
 

@@ -1,6 +1,9 @@
 //! The fate of a request that is not let through.
 
-use super::{Error, Rejected};
+use http::Response;
+
+use super::{Error, Rejected, error::add_headers};
+use crate::Decision;
 
 /// Turns a rejected request into an error or a response: [`Fails`], or a closure that makes a response.
 pub trait Reject<Res, E> {
@@ -15,6 +18,13 @@ pub trait Reject<Res, E> {
     /// # Errors
     /// The error of the limited service.
     fn reject(&self, rejected: Rejected) -> Result<Res, Self::Error>;
+
+    /// Passes on a response of the inner service. `decision` is what the rate limiter said about its request, if it was
+    /// asked and nothing was waited for.
+    fn passed(&self, response: Res, decision: Option<&Decision>) -> Res {
+        let _ = decision;
+        response
+    }
 }
 
 /// Rejects with an error: the default.
@@ -46,5 +56,39 @@ where
 
     fn reject(&self, rejected: Rejected) -> Result<Res, E> {
         Ok(self(rejected))
+    }
+}
+
+/// Adds the limit's headers to each response: [`RateLimitLayer::with_headers`](super::RateLimitLayer::with_headers).
+#[derive(Clone, Copy, Debug)]
+pub struct WithHeaders<R>(pub(super) R);
+
+impl<B, E, R> Reject<Response<B>, E> for WithHeaders<R>
+where
+    R: Reject<Response<B>, E>,
+{
+    type Error = R::Error;
+
+    fn inner(error: E) -> Self::Error {
+        R::inner(error)
+    }
+
+    fn reject(&self, rejected: Rejected) -> Result<Response<B>, Self::Error> {
+        let decision = match &rejected {
+            Rejected::Denied(denied) => denied.decision().cloned(),
+            Rejected::Quorum(_) => None,
+        };
+        let mut response = self.0.reject(rejected)?;
+        if let Some(decision) = decision {
+            add_headers(response.headers_mut(), &decision);
+        }
+        Ok(response)
+    }
+
+    fn passed(&self, mut response: Response<B>, decision: Option<&Decision>) -> Response<B> {
+        if let Some(decision) = decision {
+            add_headers(response.headers_mut(), decision);
+        }
+        self.0.passed(response, decision)
     }
 }

@@ -8,7 +8,9 @@ use std::{
 
 use tower_service::Service;
 
-use super::{CostOf, Fails, KeyOf, Limit, One, Reject, ResponseFuture, Whole, held::Taken};
+use super::{
+    CostOf, Fails, KeyOf, Limit, One, Reject, ResponseFuture, Whole, WithHeaders, held::Taken,
+};
 
 /// A service whose requests need a unit or a permit: made by [`RateLimitLayer`](super::RateLimitLayer) and
 /// [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer).
@@ -72,6 +74,18 @@ impl<L, K, C, R> Terms<L, K, C, R> {
             key: self.key,
             cost: self.cost,
             reject,
+        }
+    }
+}
+
+impl<L, K, C, R> Terms<L, K, C, R> {
+    pub(super) fn with_headers(self) -> Terms<L, K, C, WithHeaders<R>> {
+        Terms {
+            limit: self.limit,
+            wait: self.wait,
+            key: self.key,
+            cost: self.cost,
+            reject: WithHeaders(self.reject),
         }
     }
 }
