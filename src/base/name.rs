@@ -4,7 +4,7 @@
 
 #![cfg_attr(not(feature = "unstable-node"), allow(unreachable_pub))]
 
-use std::{fmt, slice, sync::Arc};
+use std::{borrow::Cow, fmt, slice, sync::Arc};
 
 use crate::Error;
 
@@ -35,9 +35,16 @@ impl Name {
                 "the name is empty: a lock needs a name of 1 to 512 bytes".into(),
             )),
             1..=MAX_BYTES => Ok(Self::of_text(name.into())),
-            n => Err(Error::Invalid(format!(
-                "the name has {n} bytes, but at most {MAX_BYTES} are allowed: use a hash of it"
-            ))),
+            n => Err(Error::Invalid(match name_and_key(name.as_ref()) {
+                Some((_, key)) if n - key.len() < MAX_BYTES => format!(
+                    "the key has {} bytes, but with the name at most {} are allowed: use a hash of it",
+                    key.len(),
+                    MAX_BYTES - (n - key.len()),
+                ),
+                _ => format!(
+                    "the name has {n} bytes, but at most {MAX_BYTES} are allowed: use a hash of it"
+                ),
+            })),
         }
     }
 
@@ -192,6 +199,21 @@ pub(crate) fn keyed(name: &str, key: &str) -> Arc<str> {
     format!("{}:{name}:{key}", name.len()).into()
 }
 
+/// The name and the key of which [`keyed`] made this name.
+fn name_and_key(text: &str) -> Option<(&str, &str)> {
+    let (length, rest) = text.split_once(':')?;
+    let (name, key) = rest.split_at_checked(length.parse().ok()?)?;
+    Some((name, key.strip_prefix(':')?))
+}
+
+/// The name as users gave it; for one that was made for a key, both.
+pub(crate) fn as_given(text: &str) -> Cow<'_, str> {
+    match name_and_key(text) {
+        Some((name, key)) => format!("{name} for {key}").into(),
+        None => text.into(),
+    }
+}
+
 /// Checks a word that stands in keys and records: a key prefix, a fleet's name.
 pub(crate) fn check_word(what: &str, word: &str) -> Result<(), Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
@@ -224,6 +246,28 @@ mod tests {
         assert!(Name::new("a".repeat(512)).is_ok());
         let message = Name::new("a".repeat(513)).unwrap_err().to_string();
         assert!(message.contains("513 bytes"), "{message}");
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_called_a_key() {
+        // "3:api:" and the key.
+        assert!(Name::new(keyed("api", &"k".repeat(506))).is_ok());
+        let message = Name::new(keyed("api", &"k".repeat(507))).unwrap_err();
+        let says = "the key has 507 bytes, but with the name at most 506 are allowed";
+        assert!(message.to_string().contains(says), "{message}");
+        let message = Name::new(keyed(&"n".repeat(600), "k")).unwrap_err();
+        assert!(
+            message.to_string().contains("the name has 606 bytes"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_name_for_a_key_is_shown_as_it_was_given() {
+        assert_eq!(as_given(&keyed("a:b", "c")), "a:b for c");
+        for plain in ["", "api", "3:api", "9:api:k", "x:api:k", "3:apik"] {
+            assert_eq!(as_given(plain), plain);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{journal::Journal, timers::Timers};
 use crate::{
-    NodeReport, Report, Silence, Vote,
+    Error, NodeReport, Report, Silence, Vote,
     base::{
         clock::{Clock, Tick},
         majority::majority,
@@ -368,6 +368,13 @@ impl Cluster {
         let again = self.try_again(needed);
         let votes = self.states().map(|state| vote(&state)).collect();
         self.report(subject, needed, votes, again)
+    }
+
+    /// The error if nodes that are missing are in quarantine.
+    pub(super) fn quarantined(&self, report: Report) -> Error {
+        let said = |session: &Session| session.witness().is_some_and(|read| read.record.used);
+        let in_use = self.fleet().was_used() || self.sessions().iter().any(said);
+        Error::Quarantined(report.in_use(in_use))
     }
 
     /// A report with these votes, in the order of the nodes.

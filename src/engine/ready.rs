@@ -166,7 +166,7 @@ fn no_votes(cluster: &Cluster, states: &[NodeState], health: &Health) -> Error {
     let votes = states.iter().map(vote_of).collect();
     let report = cluster.report("voting", health.needed, votes, again);
     match health.votes_in {
-        Some(_) => Error::Quarantined(report),
+        Some(_) => cluster.quarantined(report),
         None => Error::NoQuorum(report),
     }
 }

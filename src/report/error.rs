@@ -149,18 +149,18 @@ impl fmt::Display for Error {
             }
             Self::LimitConflict(conflict) => conflict.fmt(f),
             Self::Invalid(why) | Self::System(why) => f.write_str(why),
-            Self::Closed => {
-                f.write_str("the quorum is closed: it was shut down, or its runtime is gone")
-            }
+            Self::Closed => f.write_str(
+                "the quorum is closed: it was shut down, or the runtime that made it is gone",
+            ),
         }
     }
 }
 
-/// A hint at bootstrap if these servers may be new. A node that votes has held locks, so the others have restarted.
+/// A hint at bootstrap if these servers may be new.
 fn if_new(report: &Report) -> &'static str {
-    match report.has_vote() {
-        true => "",
-        false => {
+    match report.may_be_new() {
+        false => "",
+        true => {
             "; if these servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them \
              within about 7 s"
         }
@@ -520,7 +520,7 @@ mod tests {
         says(
             &Error::Closed,
             "Closed",
-            "the quorum is closed: it was shut down, or its runtime is gone",
+            "the quorum is closed: it was shut down, or the runtime that made it is gone",
         );
     }
 }

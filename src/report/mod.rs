@@ -145,6 +145,8 @@ struct Inner {
     of_consul: bool,
     /// Units of a rate limit were asked for.
     of_limiter: bool,
+    /// The nodes are known to have been in use, so they are not new.
+    in_use: bool,
 }
 
 impl Report {
@@ -162,6 +164,7 @@ impl Report {
             slots: None,
             of_consul: false,
             of_limiter: false,
+            in_use: false,
         }))
     }
 
@@ -247,10 +250,19 @@ impl Report {
         named.iter().rev().max_by_key(votes).copied()
     }
 
-    /// Returns true if any node votes. Every answer but silence shows that, `Confirmed` and `NotWaitedFor` too.
-    pub(crate) fn has_vote(&self) -> bool {
+    /// The same report, with what is known about these nodes besides.
+    pub(crate) fn in_use(mut self, in_use: bool) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.in_use = in_use;
+        }
+        self
+    }
+
+    /// Returns true if the nodes may be new. A node that votes has held locks, so the others have restarted. Every
+    /// answer but silence shows that a node votes, `Confirmed` and `NotWaitedFor` too.
+    pub(crate) fn may_be_new(&self) -> bool {
         let votes = |node: &NodeReport| !matches!(node.vote, Vote::None(_));
-        self.nodes().iter().any(votes)
+        !self.0.in_use && !self.nodes().iter().any(votes)
     }
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {

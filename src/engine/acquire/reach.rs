@@ -114,7 +114,7 @@ impl Reach {
         let quarantined = cluster.states().filter(is_quarantined).count();
         let report = self.report(cluster, name, Some(cluster.try_again(cluster.needed)));
         match heard + quarantined >= cluster.needed {
-            true => (Failure::Quarantined, Error::Quarantined(report)),
+            true => (Failure::Quarantined, cluster.quarantined(report)),
             false => (Failure::NoQuorum, Error::NoQuorum(report)),
         }
     }

@@ -259,7 +259,7 @@ fn error(cluster: &Cluster, attempt: &Attempt, past: &Past) -> Error {
     match past.failure {
         Failure::Held => Error::Held(report),
         Failure::NoQuorum => Error::NoQuorum(report),
-        Failure::Quarantined => Error::Quarantined(report),
+        Failure::Quarantined => cluster.quarantined(report),
         Failure::TooSlow => Error::TooSlow(report),
     }
 }

@@ -350,7 +350,7 @@ impl Limit {
         let votes = silent.iter().map(vote).collect();
         let report = cluster.report(self.limited.name.as_str(), 1, votes, again);
         match quarantine {
-            Some(_) => Error::Quarantined(report),
+            Some(_) => cluster.quarantined(report),
             None if is_far => Error::TooSlow(report),
             None => Error::NoQuorum(report),
         }

@@ -60,7 +60,7 @@ impl Cluster {
         let vote = |silence: Option<Silence>| silence.map_or(Vote::NotWaitedFor, Vote::None);
         let votes = silences.into_iter().map(vote).collect();
         let report = self.report(name, self.needed, votes, left.max(SHORTEST_PAUSE));
-        Some(Error::Quarantined(report))
+        Some(self.quarantined(report))
     }
 
     /// The mean round trip to this node. It is zero before its first answer.

@@ -105,7 +105,7 @@ pub(super) fn limit_of(
         .filter(|s| matches!(s, NodeState::Quarantined(_)));
     let report = report(cluster, pool, answers);
     match answers.count(|_| true) + quarantined.count() >= cluster.needed {
-        true => Err(Error::Quarantined(report)),
+        true => Err(cluster.quarantined(report)),
         false => Err(Error::NoQuorum(report)),
     }
 }
