@@ -10,6 +10,22 @@ const SHORTEST: Duration = Duration::from_millis(100);
 ///
 /// The default, [`auto`](Self::auto), renews at every third of the ttl for as long as the lease is held. It has no
 /// bound, on purpose. A lease that was held for 60 ttl is warned about once.
+///
+/// # A hung holder
+/// The renewal runs beside the work, so it goes on when the work hangs. What each choice costs, and when others get the
+/// lock after the last sign of life:
+///
+/// | choice | others get the lock | price |
+/// | --- | --- | --- |
+/// | `auto()` | never, while the process lives | none: right for work that ends by itself |
+/// | `auto().heartbeat(d)` | d + ttl later, at the latest | the work calls [`beat`](crate::LeaseWatch::beat) in each d |
+/// | `auto().max_hold(d)` | d + ttl after the grant, at the latest | all work has to end within d |
+/// | `off()`, and `extend().await` in the loop | ttl later | a round trip for each step of the loop, and no room for an outage |
+///
+/// A loop that extended its lock with another library was watched in the last way. Take the second one: it also
+/// survives an outage of some seconds. If the lease is lost, [`run`](crate::Mutex::run) and
+/// [`guard`](crate::Lease::guard) drop the work at its next await. Work that blocks its thread is not stopped: check
+/// [tokens](crate::docs::fencing).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Renewal {

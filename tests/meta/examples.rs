@@ -109,6 +109,16 @@ fn every_example_is_in_the_list_and_tells_its_story() {
         ),
         ("reentrant", &[]),
         (
+            "leader",
+            &[
+                "ann leads, with token ",
+                "ann leads no more: the lease is lost: no heartbeat came in time",
+                "bob leads, with token ",
+                "bob hands over, because the program ends",
+                "and 0 locks are left to their ttl",
+            ],
+        ),
+        (
             "axum_service",
             &[
                 "of 30 requests of ann to both, 20 were served",

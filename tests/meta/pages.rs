@@ -186,17 +186,17 @@ fn page_links_mean_the_same_in_a_checkout_and_in_the_documentation() {
 
 /// The most words of each page, so that none grows without a decision.
 const SIZES: &[(&str, usize)] = &[
-    ("README.md", 1_600),
-    ("CHANGELOG.md", 470),
+    ("README.md", 1_660),
+    ("CHANGELOG.md", 490),
     ("src/docs/architecture.md", 1_450),
     ("src/docs/consul.md", 1_750),
     ("src/docs/deployment.md", 995),
-    ("src/docs/failures.md", 2_750),
+    ("src/docs/failures.md", 2_795),
     ("src/docs/fencing.md", 1_900),
     ("src/docs/guarantees.md", 4_000),
     ("src/docs/integrations.md", 2_350),
-    ("src/docs/logs.md", 1_700),
-    ("src/docs/migration.md", 1_850),
+    ("src/docs/logs.md", 1_720),
+    ("src/docs/migration.md", 2_050),
     ("src/docs/numbers.md", 2_150),
     ("src/docs/operations.md", 5_150),
     ("src/docs/protocol/README.md", 300),
@@ -210,10 +210,10 @@ const SIZES: &[(&str, usize)] = &[
     ("src/docs/protocol/several.md", 350),
     ("src/docs/protocol/traps.md", 2_100),
     ("src/docs/protocol/words.md", 650),
-    ("src/docs/rates.md", 2_350),
+    ("src/docs/rates.md", 2_370),
     ("src/docs/semaphores.md", 1_400),
-    ("src/docs/shutdown.md", 2_200),
-    ("src/docs/testing.md", 2_300),
+    ("src/docs/shutdown.md", 2_350),
+    ("src/docs/testing.md", 2_480),
     ("src/docs/upgrading.md", 440),
 ];
 
