@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Leads until the lock is lost or the program ends. `hangs_after` is the number of steps after which the work hangs.
+/// Leads once, until the lock is lost or the program ends. A real program asks again after a loss. `hangs_after` is the number of steps after which the work hangs.
 async fn lead(
     name: &str,
     quorum: Quorum,
@@ -51,7 +51,11 @@ async fn lead(
 ) -> Result<(), Error> {
     let renewal = Renewal::auto().heartbeat(BEAT);
     let leader = quorum.mutex("leader").label(name).ttl(TTL).renewal(renewal);
-    let lease = leader.lock().await?;
+    let lease = match leader.lock().await {
+        // The program ends while this one waits.
+        Err(Error::Closed) => return Ok(()),
+        lease => lease?,
+    };
     println!("{name} leads, with token {}", lease.token());
     leads.notify_one();
     select! {

@@ -24,7 +24,7 @@
 //! invoices.admit("invoice:42", lease.token()).expect("nobody newer has written");
 //! lease.release().await?; // or drop it: the release then runs in the background
 //!
-//! quorum.shutdown().await; // the last line of main: waits for the releases, 5 s at most
+//! quorum.shutdown().await; // the last line of main, when all leases are dropped: waits for the releases, 5 s at most
 //! # Ok(()) }
 //! ```
 //!

@@ -16,7 +16,7 @@
 //! | [`upgrading`] | whether two versions may run at once, and in which order to deploy |
 //! | [`logs`] | every log event, and what to alert on |
 //! | [`numbers`] | how fast it is, and how that was measured |
-//! | [`testing`] | how it is tested, and how to torture your own servers |
+//! | [`testing`] | how to test your program, how quorate is tested, how to torture your servers |
 //! | [`architecture`] | the picture, the walk of a request, and where a change goes |
 //! | [`protocol`] | the specification: what stands on a node, and what client and node say to each other |
 

@@ -17,10 +17,10 @@ const SHORTEST: Duration = Duration::from_millis(100);
 ///
 /// | choice | others get the lock | price |
 /// | --- | --- | --- |
-/// | `auto()` | never, while the process lives | none: right for work that ends by itself |
+/// | `auto()` | never, while its runtime lives | none: right for work that ends by itself |
 /// | `auto().heartbeat(d)` | d + ttl later, at the latest | the work calls [`beat`](crate::LeaseWatch::beat) in each d |
 /// | `auto().max_hold(d)` | d + ttl after the grant, at the latest | all work has to end within d |
-/// | `off()`, and `extend().await` in the loop | ttl later | a round trip for each step of the loop, and no room for an outage |
+/// | `off()`, and `extend().await` in the loop | ttl later | a round trip for each step, and a ttl longer than a step; `NoQuorum` is no loss yet: try again |
 ///
 /// A loop that extended its lock with another library was watched in the last way. Take the second one: it also
 /// survives an outage of some seconds. If the lease is lost, [`run`](crate::Mutex::run) and

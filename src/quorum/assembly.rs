@@ -31,7 +31,8 @@ impl Quorum {
     /// Makes a quorum of `n` masters inside this process (at least 1), which vote at once: for demos, doctests and
     /// tests. The masters follow tokio's clock, so a test that pauses it moves ttl, renewal and validity together.
     ///
-    /// Call it within a tokio runtime.
+    /// Call it within a tokio runtime: without one every call answers `Closed`.
+    /// [Testing](crate::docs::testing#your-own-tests) says how to test a program with it.
     pub fn in_memory(n: usize) -> Self {
         in_memory(n)
     }

@@ -287,7 +287,7 @@ impl Builder {
         Ok(quorum)
     }
 
-    /// Starts to dial and returns at once. It fails only if a setting is not valid.
+    /// Starts to dial and returns at once.
     ///
     /// A lock that is taken before all nodes are connected stands on those that are. [`Quorum::ready`] waits a little
     /// for the others too.
@@ -298,7 +298,7 @@ impl Builder {
     /// second one.
     ///
     /// # Errors
-    /// `Invalid` if a setting is not valid, and outside of a runtime.
+    /// `Invalid` if a setting is not valid, if an address is given twice, and outside of a runtime.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         if self.nodes.is_empty() {
             return Err(Error::Invalid(

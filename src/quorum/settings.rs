@@ -126,8 +126,10 @@ macro_rules! each_setting {
             /// servers need the setting. They form a fleet of their own, `throwaway`, and may reach the servers by
             /// different addresses; [`fleet`](Self::fleet) is not used.
             ///
-            /// In production it does no harm to others: a client with this setting refuses servers of any other fleet,
-            /// and a client without it takes these servers over, as if they were new.
+            /// Never set it in production: if all clients have it, a restart may give a lock two holders. One client that
+            /// has it by mistake cannot stop the others: it refuses servers of any other fleet, and a client without it
+            /// takes these servers over, as if they were new. But after most masters have restarted, it may get a lock
+            /// that another client still holds. [testing](crate::docs::testing#your-own-tests) has more.
             throwaway: bool {
                 default: false,
                 check: |_, _| Ok(()),

@@ -124,7 +124,9 @@ impl RateLimiter {
     }
 
     /// Returns the limiter for one key: each key has the whole quota, and counts by itself. All limiters of one key
-    /// share what they know. A key that is not used is forgotten within two intervals (1 s at least, 20 s at most).
+    /// share what they know, except for [blocks](Self::block). A key that is not used is forgotten within two intervals
+    /// (1 s at least, 20 s at most). Name and key together have at most 512 bytes, less a few for the name's length;
+    /// otherwise each call is `Invalid`. Hash a longer key.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), quorate::Error> {

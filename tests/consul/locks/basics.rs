@@ -273,8 +273,8 @@ async fn the_end_waits_for_leases_and_names_what_is_held() {
     assert_eq!(agent.session_ids(), [left[0].session.clone().unwrap()]);
 }
 
-#[test]
-fn handles_may_go_anywhere_and_show_no_secret() {
+#[tokio::test]
+async fn handles_may_go_anywhere_and_show_no_secret() {
     fn anywhere<T: Clone + Send + Sync + std::fmt::Debug + 'static>() {}
     anywhere::<quorate::consul::Mutex>();
     anywhere::<quorate::consul::Semaphore>();
@@ -293,5 +293,6 @@ fn handles_may_go_anywhere_and_show_no_secret() {
     fn sent<T: Send + 'static>(_: T) {}
     sent(consul.mutex("a").lock());
     sent(consul.semaphore("a", 2).acquire_many(2));
+    sent(consul.closing());
     sent(consul.shutdown());
 }
