@@ -37,9 +37,9 @@ impl Name {
             1..=MAX_BYTES => Ok(Self::of_text(name.into())),
             n => Err(Error::Invalid(match name_and_key(name.as_ref()) {
                 Some((_, key)) if n - key.len() < MAX_BYTES => format!(
-                    "the key has {} bytes, but with the name at most {} are allowed: use a hash of it",
+                    "the key has {} bytes and its name takes {}, but at most {MAX_BYTES} are allowed: use a hash of the key",
                     key.len(),
-                    MAX_BYTES - (n - key.len()),
+                    n - key.len(),
                 ),
                 _ => format!(
                     "the name has {n} bytes, but at most {MAX_BYTES} are allowed: use a hash of it"
@@ -253,7 +253,7 @@ mod tests {
         // "3:api:" and the key.
         assert!(Name::new(keyed("api", &"k".repeat(506))).is_ok());
         let message = Name::new(keyed("api", &"k".repeat(507))).unwrap_err();
-        let says = "the key has 507 bytes, but with the name at most 506 are allowed";
+        let says = "the key has 507 bytes and its name takes 6, but at most 512 are allowed";
         assert!(message.to_string().contains(says), "{message}");
         let message = Name::new(keyed(&"n".repeat(600), "k")).unwrap_err();
         assert!(

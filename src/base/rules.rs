@@ -82,7 +82,8 @@ pub enum Rule {
     UnusedGivesWay,
     /// Such a record does not give way while a client of its own fleet is there.
     VisitedStays,
-    /// A record of throw-away servers counts as none for every other fleet, even if it votes.
+    /// A record of throw-away servers counts as none for every other fleet, even if it votes. Their clients replace no
+    /// record of another fleet.
     ThrowawayGivesWay,
     /// A client that sees no voting node does not change a record that was vouched for.
     StrangersChangeNothing,

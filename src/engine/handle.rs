@@ -148,11 +148,21 @@ impl Engine {
         self.0.status.is_closing() || self.0.events.is_closed()
     }
 
-    pub(crate) async fn shutdown(&self, within: Duration) -> Vec<String> {
+    /// Begins at once, and goes on if nobody waits for it.
+    pub(crate) fn shutdown(
+        &self,
+        within: Duration,
+    ) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let (reply, answer) = oneshot::channel();
         self.0.status.begin_to_close();
         self.0.tell(Event::Shutdown { within, reply });
-        answer.await.unwrap_or_default()
+        // The engine ends when its last handle is gone, so this one stays until then.
+        let engine = self.clone();
+        async move {
+            let left = answer.await.unwrap_or_default();
+            drop(engine);
+            left
+        }
     }
 }
 

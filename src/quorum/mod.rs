@@ -380,10 +380,9 @@ impl Quorum {
     /// call this at their end: if the runtime ends first, up to a second of watching is lost each time.
     ///
     /// # Cancel safety
-    /// May be dropped: the shutdown goes on in the background.
+    /// May be dropped: the shutdown begins with the call, and goes on in the background.
     pub fn shutdown(&self) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
-        let (engine, within) = (self.engine.clone(), self.limits.shutdown_timeout);
-        async move { engine.shutdown(within).await }
+        self.engine.shutdown(self.limits.shutdown_timeout)
     }
 }
 

@@ -67,8 +67,9 @@ impl Quorum {
 
     /// Returns the rate limiter with this name and quota: at most that many units in any interval.
     ///
-    /// All limiters of a quorum with the same name and the same settings share what they know, so one may be made for
-    /// each request. Only a [block](RateLimiter::block) belongs to one limiter and its clones. The same name with another limit for the same interval shares the count, except for [small
+    /// All limiters of a quorum with the same name and the same settings share what they know, and one queue, so one may
+    /// be made for each request. Poll or drop the futures of their calls: one that is kept and not polled may hold up the
+    /// others. Only a [block](RateLimiter::block) belongs to one limiter and its clones. The same name with another limit for the same interval shares the count, except for [small
     /// limits](crate::docs::rates#changing-a-limit).
     pub fn rate_limiter(&self, name: impl Into<String>, quota: Quota) -> RateLimiter {
         let (masters, limiters) = (self.limits.masters, Arc::clone(&self.limiters));

@@ -138,6 +138,50 @@ async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_header_is_a_guess_and_none_of_an_inner_limit_is_replaced() {
+    type Answer = Response<String>;
+    let inner =
+        || service_fn(async |_: Request<()>| Ok::<_, Infallible>(Answer::new("done".into())));
+    let nodes = [(); 3].map(|()| quorate::MemoryNode::new());
+    let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+    let open = quorum
+        .rate_limiter("api", Quota::new(20, PERIOD))
+        .on_outage(quorate::Outage::Allow);
+    nodes.iter().for_each(quorate::MemoryNode::stop);
+    let layer = RateLimitLayer::new(open)
+        .reject_with(Rejected::into_response)
+        .with_headers();
+    let response = layer
+        .layer(inner())
+        .oneshot(Request::new(()))
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.body().as_str(), response.headers().len()),
+        ("done", 0)
+    );
+    // The outer limit has many units left, and the inner one has denied.
+    let layer = |limit| {
+        RateLimitLayer::new(limiter(limit))
+            .reject_with(Rejected::into_response)
+            .with_headers()
+    };
+    let mut both = layer(100).layer(layer(1).layer(inner()));
+    for (status, left) in [(StatusCode::OK, "0"), (StatusCode::TOO_MANY_REQUESTS, "0")] {
+        let response = both
+            .ready()
+            .await
+            .unwrap()
+            .call(Request::new(()))
+            .await
+            .unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["ratelimit-remaining"], left);
+        assert_eq!(response.headers()["ratelimit-limit"], "1");
+    }
+}
+
 // ---- readiness -------------------------------------------------------------------------------
 
 #[tokio::test(start_paused = true)]

@@ -170,6 +170,12 @@ async fn closing_ends_when_shutdown_begins_and_not_before() {
     assert_eq!(shutdown.await.unwrap(), [""; 0]);
     // For a caller who comes late too.
     other.closing().await;
+    // It begins with the call, so it may be polled after what listens to it has ended.
+    let quorum = Quorum::in_memory(3);
+    let closing = quorum.closing();
+    let shutdown = quorum.shutdown();
+    closing.await;
+    assert_eq!(shutdown.await, [""; 0]);
 }
 
 #[test]

@@ -86,6 +86,36 @@ async fn throwaway_clients_share_servers_whatever_address_they_use() {
     drop(lease);
 }
 
+/// The longest ttl is raised while clients with the old one run, and masters restart meanwhile.
+#[tokio::test]
+async fn throwaway_clients_with_another_max_ttl_go_on() {
+    let fleet = Fleet::start(3, Kind::Redis);
+    let lock = async |quorum: &Quorum| {
+        let deadline = Instant::now() + HANG;
+        while let Err(error) = quorum.mutex("a").wait_timeout(HANG).lock().await {
+            assert!(Instant::now() < deadline, "{error}: {:?}", quorum.nodes());
+            sleep(ms(10)).await;
+        }
+    };
+    let mut all = Vec::new();
+    for hours in [1, 2, 3] {
+        let greater = throwaway(&fleet).max_ttl(Duration::from_secs(3_600 * hours));
+        all.push(greater.connect().await.unwrap());
+        let smaller = throwaway(&fleet).max_ttl(Duration::from_secs(30));
+        all.push(smaller.connect().await.unwrap());
+        for restarted in [0, 1, 2] {
+            for quorum in &all {
+                lock(quorum).await;
+            }
+            if restarted > 0 {
+                fleet[..restarted]
+                    .iter()
+                    .for_each(|server| server.restart_empty());
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_throwaway_client_refuses_servers_of_another_fleet() {
     let fleet = Fleet::start(3, Kind::Redis);

@@ -108,7 +108,8 @@ impl Consul {
     }
 
     /// Waits until [`shutdown`](Self::shutdown) begins, called by any clone. For code that holds a lease for as long as
-    /// the program runs: [shutdown](crate::docs::shutdown#a-lease-for-the-life-of-the-program).
+    /// the program runs: [shutdown](crate::docs::shutdown#a-lease-for-the-life-of-the-program). If the runtime that connected
+    /// ends without `shutdown`, it ends only with the last clone and lease.
     ///
     /// # Cancel safety
     /// May be dropped.

@@ -135,12 +135,16 @@ impl Rejected {
     }
 }
 
-/// Adds the headers of a decision.
+/// Adds the headers of a decision, unless the response has those of a limit already: a limit behind this one has denied
+/// the request, or a supplier has.
 pub(super) fn add_headers(to: &mut HeaderMap, decision: &Decision) {
+    if to.contains_key("ratelimit-remaining") {
+        return;
+    }
     for (name, value) in decision.headers() {
         let name = HeaderName::from_bytes(name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
-            to.insert(name, value);
+            to.entry(name).or_insert(value);
         }
     }
 }

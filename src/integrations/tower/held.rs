@@ -66,7 +66,7 @@ impl Holds for Used {
     }
 
     fn decision(&self) -> Option<&Decision> {
-        self.0.as_ref()
+        self.0.as_ref().filter(|decision| !decision.is_guess())
     }
 }
 

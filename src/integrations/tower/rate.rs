@@ -75,7 +75,8 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
     /// [`reject_with`](Self::reject_with).
     ///
     /// A request that [waited](Self::wait) for its units gets none, because the masters do not say what is left then;
-    /// nor does one without a cost. A header that the inner service has set is replaced. Of a limit of at most 16 units,
+    /// nor does one without a cost, or one that an outage let through. A response that has such headers already keeps its
+    /// own. Of a limit of at most 16 units,
     /// what remains is what this process knows: others may have used more.
     pub fn with_headers(self) -> RateLimitLayer<K, C, WithHeaders<R>> {
         RateLimitLayer(self.0.with_headers())

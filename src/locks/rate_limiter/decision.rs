@@ -17,6 +17,8 @@ pub struct Decision {
     /// The wait; for an allowed demand, until all units of that interval are free.
     pub(super) reset: Duration,
     pub(super) quota: Arc<Quota>,
+    /// No master could say what is left.
+    pub(super) is_guess: bool,
 }
 
 impl Decision {
@@ -44,6 +46,12 @@ impl Decision {
     /// each master has the same share, so this is the next smaller multiple of their number: 99 of 100 on three masters.
     pub fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// Returns true if no master could say what is left, and [`Outage::Allow`] let the demand through.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_guess(&self) -> bool {
+        self.is_guess
     }
 
     /// The decision as headers of an HTTP response. Limit, remaining units and reset are those of one interval: the
@@ -150,6 +158,7 @@ mod tests {
             binds: 50,
             reset: Duration::from_millis(1200),
             quota: Arc::clone(&quota),
+            is_guess: false,
         };
         let all: Vec<String> = denied
             .headers()

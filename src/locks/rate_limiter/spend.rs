@@ -71,9 +71,10 @@ impl RateLimiter {
                 let wait = error.retry_after().unwrap_or(PAUSE).max(PAUSE);
                 Ok(self.denied(wait, self.room_in_outage()))
             }
-            (Err(error), Outage::Allow) if is_outage(&error) => {
-                Ok(self.allowed(self.room_in_outage()))
-            }
+            (Err(error), Outage::Allow) if is_outage(&error) => Ok(Decision {
+                is_guess: true,
+                ..self.allowed(self.room_in_outage())
+            }),
             (decision, _) => decision.map_err(|error| error.of_limiter(&as_given(&self.name))),
         }
     }
@@ -323,6 +324,7 @@ impl RateLimiter {
             binds: room.limit,
             reset: room.free_at.since(self.engine.now()),
             quota: Arc::clone(&self.quota),
+            is_guess: false,
         }
     }
 
@@ -337,6 +339,7 @@ impl RateLimiter {
             binds: room.limit,
             reset: wait,
             quota: Arc::clone(&self.quota),
+            is_guess: false,
         }
     }
 

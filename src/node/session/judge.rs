@@ -89,6 +89,12 @@ fn fitting_record(
     }
     match &meeting.stored {
         Stored::Record(record) if step.fleet.is_mine(record) => Ok(record.clone()),
+        Stored::Record(record) if step.settings.throwaway => Err(Standing::Unfit(format!(
+            "its record is of another fleet ({}), and this client has throwaway set, which is for servers that nobody \
+             else uses: take the setting away, or, if that fleet is gone for good, {}",
+            step.fleet.difference(record),
+            step.fleet.forget_hint()
+        ))),
         Stored::Record(record) if record.votes() || record.vouched => {
             Err(Standing::Unfit(of_another_fleet(step, record)))
         }

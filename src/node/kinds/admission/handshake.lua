@@ -59,6 +59,10 @@ if boot then
       o[5], o[6], o[7], o[8], o[9] = '', '', '1', '1', '0'
     end
   end
+  -- 2a
+  if is_other and list == 'throwaway' then
+    return answer(boot, 0)
+  end
   if is_other or first == format then
     if o[1] and #o[1] < 16 and #o[3] < 16 and #o[4] < 16 and #o[9] < 16 then
       old = { n = tonumber(o[1]), list = o[2], max_ttl = tonumber(o[3]), margin = tonumber(o[4]), run = o[5],
@@ -69,11 +73,13 @@ if boot then
       end
     end
   end
-end
-
--- 2a
-if old and old.list == 'throwaway' and list ~= 'throwaway' then
-  old = nil
+  if old and not is_other and old.list ~= list then
+    if list == 'throwaway' then
+      return answer(boot, 0)
+    elseif old.list == 'throwaway' then
+      old = nil
+    end
+  end
 end
 
 -- Each handshake of the record's own fleet leaves TIME in the key. MGET, because a key of another type counts as none.
@@ -109,7 +115,7 @@ if new and old then
   if mine and v < 2 and (voted or old.v == 1) then
     -- The node came back from a disk. It keeps the terms under which it voted.
     v1 = 1
-    if v == 0 then
+    if v == 0 and list ~= 'throwaway' then
       max_ttl, margin = old.max_ttl, old.margin
     else
       max_ttl, margin = math.max(max_ttl, old.max_ttl), math.max(margin, old.margin)
@@ -118,7 +124,7 @@ if new and old then
 elseif not new then
   id, w, before, u1 = old.id, old.w, old.w, math.max(u, old.u)
   -- 6
-  if v >= 1 or (old.v == 0 and not voted) then
+  if v >= 1 or list == 'throwaway' or (old.v == 0 and not voted) then
     max_ttl, margin = math.max(max_ttl, old.max_ttl), math.max(margin, old.margin)
     v1 = math.max(v1, old.v)
   else

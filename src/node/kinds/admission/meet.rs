@@ -47,6 +47,9 @@ pub(crate) fn meet(
         Some(Stored::Other(_)) => {
             let run_id = server.run.split('/').next().unwrap_or_default();
             let here = text.is_some_and(|text| text.contains(run_id));
+            if hello.list == THROWAWAY && rules.hold(Rule::ThrowawayGivesWay) {
+                return None;
+            }
             // It may have been used, because its u may have another meaning. Its terms count in any format.
             let old = text.and_then(BootRecord::of_another_format);
             return (!here && rules.hold(Rule::RunFirst)).then(|| BootRecord {
@@ -56,11 +59,13 @@ pub(crate) fn meet(
         }
         Some(Stored::Record(mut old)) => {
             // 2a
-            if old.list == THROWAWAY
-                && hello.list != THROWAWAY
-                && rules.hold(Rule::ThrowawayGivesWay)
-            {
-                return Some(new_record(None, server, hello, rules));
+            if old.list != hello.list && rules.hold(Rule::ThrowawayGivesWay) {
+                if hello.list == THROWAWAY {
+                    return None;
+                }
+                if old.list == THROWAWAY {
+                    return Some(new_record(None, server, hello, rules));
+                }
             }
             if !rules.hold(Rule::MarginInRecord) {
                 old.terms.margin = hello.terms.margin;
@@ -109,7 +114,8 @@ fn met_again(old: &BootRecord, server: &Server, hello: &Handshake, rules: Rules)
     let open_to_all = !old.vouched || !rules.hold(Rule::StrangersChangeNothing);
     let mut record = old.clone();
     record.run.clone_from(&server.run);
-    if vouches || (open_to_all && !old.votes()) {
+    let is_throwaway = hello.list == THROWAWAY;
+    if vouches || is_throwaway || (open_to_all && !old.votes()) {
         record.terms = old.terms.join(hello.terms);
         record.vouched |= vouches;
     }
@@ -149,8 +155,8 @@ fn new_record(
     let binds = (old.votes() || old.vouched) && rules.hold(Rule::DiskVouches);
     if mine && from_disk && binds && hello.vouch < Vouch::Majority {
         record.terms = match hello.vouch {
-            Vouch::Stranger => old.terms,
-            Vouch::Voter | Vouch::Majority => old.terms.join(hello.terms),
+            Vouch::Stranger if hello.list != THROWAWAY => old.terms,
+            _ => old.terms.join(hello.terms),
         };
         record.vouched = true;
     }

@@ -159,10 +159,27 @@ fn thrown_away(lines: &mut Lines) {
         "3 throwaway 20000 5000 0 0 97200000",
         "3 3 throwaway 20000 5000 here old 0 0 97200000",
     );
-    let line = "5 it replaces no other record";
-    for old in ["old 1 0 90000", "old 0 0 25200", "old 1 0 0"] {
-        let boot = format!("3 3 word 20000 5000 here {old}");
-        lines.add(line, &boot, "3 throwaway 20000 5000 0 0 97200000", "=");
+    let line = "2a it replaces no other record, of this run or another";
+    for old in ["old 1 0 90000", "old 0 0 25200", "old 1 0 0", "old 0 0 7"] {
+        for run in ["here", "there"] {
+            let boot = format!("3 3 word 20000 5000 {run} {old}");
+            lines.add(line, &boot, "3 throwaway 20000 5000 0 0 97200000", "=");
+        }
+    }
+    let line = "2a nor one of another format";
+    let boot = "2 3 word 20000 5000 there old 0 0 7";
+    lines.add(line, boot, "3 throwaway 20000 5000 0 0 97200000", "=");
+    let line = "6 their terms grow also where they vote, and after a restart from a disk";
+    for (run, after) in [
+        ("here old 0 0 97200000", "here old 0 0 97200000"),
+        ("there old 0 0 97200000", "here new 1 1 0"),
+    ] {
+        lines.add(
+            line,
+            &format!("3 3 throwaway 20000 5000 {run}"),
+            "3 throwaway 30000 4000 0 0 97200000",
+            &format!("3 3 throwaway 30000 5000 {after}"),
+        );
     }
 }
 
