@@ -12,15 +12,15 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// bound, on purpose. A lease that was held for 60 ttl is warned about once.
 ///
 /// # A hung holder
-/// The renewal runs beside the work, so it goes on when the work hangs. What each choice costs, and when others get the
-/// lock after the last sign of life:
+/// The renewal runs beside the work, so it goes on when the work hangs. The table
+/// has the price of each choice, and when others get the lock after the last sign of life:
 ///
 /// | choice | others get the lock | price |
 /// | --- | --- | --- |
 /// | `auto()` | never, while its runtime lives | none: right for work that ends by itself |
 /// | `auto().heartbeat(d)` | d + ttl later, at the latest | the work calls [`beat`](crate::LeaseWatch::beat) in each d |
 /// | `auto().max_hold(d)` | d + ttl after the grant, at the latest | all work has to end within d |
-/// | `off()`, and `extend().await` in the loop | ttl later | a round trip for each step, and a ttl longer than a step; `NoQuorum` is no loss yet: try again |
+/// | `off()`, and `extend().await` in the loop | ttl later | a round trip for each step, and a ttl longer than a step; after `NoQuorum` the lease is still held: try again |
 ///
 /// A loop that extended its lock with another library was watched in the last way. Take the second one: it also
 /// survives an outage of some seconds. If the lease is lost, [`run`](crate::Mutex::run) and

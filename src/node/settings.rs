@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::admission::Terms;
+use super::admission::{Terms, record::THROWAWAY};
 use crate::base::{owner::Label, rules::Rules};
 
 #[derive(Clone, Debug)]
@@ -23,8 +23,6 @@ pub(crate) struct Settings {
     /// The channel on which waiters of this quorum are told that it is their turn. No other quorum has it.
     pub(crate) channel: Arc<str>,
     pub(crate) allow_eviction: bool,
-    /// Nothing that a memory forgot is waited for, because the servers are thrown away after this run.
-    pub(crate) throwaway: bool,
     pub(crate) rules: Rules,
 }
 
@@ -32,6 +30,11 @@ impl Settings {
     /// A node's position in the sorted list, if all clients of the fleet have the same list.
     pub(crate) fn rank(&self, node: usize) -> Option<usize> {
         self.ranks.as_ref()?.get(node).copied()
+    }
+
+    /// Nothing that a memory forgot is waited for, because the servers are thrown away after this run.
+    pub(crate) fn is_throwaway(&self) -> bool {
+        self.list == THROWAWAY
     }
 
     /// N: the number of nodes.

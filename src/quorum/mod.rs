@@ -365,7 +365,7 @@ impl Quorum {
     ///
     /// **First drop what you hold, or let it be dropped when [`closing`](Self::closing) ends.** A lease in a struct, a
     /// `static` or a task that lives on costs the whole `shutdown_timeout`, and the lock then stays for its ttl. That is
-    /// longer than without this call.
+    /// mostly longer than without this call.
     ///
     /// From then on new calls and waiters get `Closed`. It waits until held leases are dropped and their releases are
     /// confirmed, but no longer than the builder's `shutdown_timeout`. It returns the names that are still held then.

@@ -496,7 +496,6 @@ impl Options {
             prefix: self.prefix().to_owned(),
             node_timeout: self.node_timeout(),
             allow_eviction: self.allow_eviction(),
-            throwaway: self.throwaway(),
             label,
             channel: channel.into(),
             rules,

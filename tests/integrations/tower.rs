@@ -58,6 +58,11 @@ fn denied<T: std::fmt::Debug, E: std::fmt::Debug>(result: Result<T, Error<E>>) -
 
 // ---- headers ---------------------------------------------------------------------------------
 
+async fn send<S: Service<Request<()>, Error = Infallible>>(service: &mut S) -> S::Response {
+    let ready = service.ready().await.unwrap();
+    ready.call(Request::new(())).await.unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
     type Answer = Response<String>;
@@ -82,13 +87,7 @@ async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
         .with_headers();
     let mut limited = layer.layer(inner());
     for (left, denied) in [(2, false), (1, false), (0, false), (0, true)] {
-        let response = limited
-            .ready()
-            .await
-            .unwrap()
-            .call(Request::new(()))
-            .await
-            .unwrap();
+        let response = send(&mut limited).await;
         assert_eq!(headers(&response), said(left, denied));
     }
     // A denial that is an error has none, and neither has a request that costs nothing.
@@ -112,13 +111,7 @@ async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
         .with_headers();
     let mut limited = layer.layer(inner());
     for left in ["1", "0"] {
-        let response = limited
-            .ready()
-            .await
-            .unwrap()
-            .call(Request::new(()))
-            .await
-            .unwrap();
+        let response = send(&mut limited).await;
         assert_eq!(response.headers()["ratelimit-remaining"], left);
     }
     let layer = RateLimitLayer::new(limiter(1))
@@ -126,13 +119,7 @@ async fn every_response_has_the_headers_of_the_limit_if_they_are_asked_for() {
         .with_headers();
     let mut limited = layer.layer(inner());
     for answer in ["done", "come back later"] {
-        let response = limited
-            .ready()
-            .await
-            .unwrap()
-            .call(Request::new(()))
-            .await
-            .unwrap();
+        let response = send(&mut limited).await;
         assert_eq!(response.headers()["ratelimit-remaining"], "0");
         assert_eq!(response.body(), answer);
     }
@@ -169,13 +156,7 @@ async fn no_header_is_a_guess_and_none_of_an_inner_limit_is_replaced() {
     };
     let mut both = layer(100).layer(layer(1).layer(inner()));
     for (status, left) in [(StatusCode::OK, "0"), (StatusCode::TOO_MANY_REQUESTS, "0")] {
-        let response = both
-            .ready()
-            .await
-            .unwrap()
-            .call(Request::new(()))
-            .await
-            .unwrap();
+        let response = send(&mut both).await;
         assert_eq!(response.status(), status);
         assert_eq!(response.headers()["ratelimit-remaining"], left);
         assert_eq!(response.headers()["ratelimit-limit"], "1");

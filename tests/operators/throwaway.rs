@@ -3,22 +3,34 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{Fleet, HANG, Kind};
-use quorate::{Builder, Error, LossReason, NodeState, Quorum, Quota, RateLimiter};
+use quorate::{Builder, Error, Lease, LossReason, NodeState, Quorum, Quota, RateLimiter};
 use tokio::time::sleep;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// The node timeout of a client that may not fail on a machine that stalls.
+const PATIENT: Duration = Duration::from_secs(5);
+
 /// The quarantine is long, so nothing here votes because it is over.
 fn builder(fleet: &Fleet) -> Builder {
     Quorum::builder()
+        .node_timeout(PATIENT)
         .max_ttl(Duration::from_secs(3_600))
         .nodes(fleet.urls())
 }
 
 fn throwaway(fleet: &Fleet) -> Builder {
     builder(fleet).throwaway()
+}
+
+/// A client of another fleet, which has these servers and holds a lock.
+async fn in_use(fleet: &Fleet) -> (Quorum, Lease) {
+    let quorum = builder(fleet).connect().await.unwrap();
+    quorum.bootstrap_forced().await.unwrap();
+    let lease = quorum.mutex("a").lock().await.unwrap();
+    (quorum, lease)
 }
 
 fn limits(quorum: &Quorum) -> [RateLimiter; 2] {
@@ -76,7 +88,10 @@ async fn throwaway_clients_share_servers_whatever_address_they_use() {
     let lease = quorum.mutex("a").lock().await.unwrap();
     let urls = fleet.urls().into_iter();
     let urls = urls.map(|url| url.replace("127.0.0.1", "localhost"));
-    let other = Quorum::builder().nodes(urls).throwaway();
+    let other = Quorum::builder()
+        .nodes(urls)
+        .node_timeout(PATIENT)
+        .throwaway();
     let other = other
         .max_ttl(Duration::from_secs(3_600))
         .connect()
@@ -119,9 +134,7 @@ async fn throwaway_clients_with_another_max_ttl_go_on() {
 #[tokio::test]
 async fn a_throwaway_client_refuses_servers_of_another_fleet() {
     let fleet = Fleet::start(3, Kind::Redis);
-    let quorum = builder(&fleet).connect().await.unwrap();
-    quorum.bootstrap_forced().await.unwrap();
-    let lease = quorum.mutex("a").lock().await.unwrap();
+    let (_quorum, lease) = in_use(&fleet).await;
     let why = throwaway(&fleet).connect().await.unwrap_err();
     let nodes = why.report().unwrap().to_string();
     assert!(
@@ -153,9 +166,7 @@ async fn a_client_without_throwaway_takes_the_servers_over() {
 #[tokio::test]
 async fn a_throwaway_client_admits_no_server_of_a_fleet_in_use() {
     let fleet = Fleet::start(3, Kind::Redis);
-    let quorum = builder(&fleet).connect().await.unwrap();
-    quorum.bootstrap_forced().await.unwrap();
-    let lease = quorum.mutex("a").lock().await.unwrap();
+    let (quorum, lease) = in_use(&fleet).await;
     for known in 1..=3 {
         let wrong = Quorum::builder().nodes(&fleet.urls()[..known]).throwaway();
         let wrong = wrong.connect_lazy().unwrap();

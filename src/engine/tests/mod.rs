@@ -117,7 +117,6 @@ impl World {
             label: Label::new("test").unwrap(),
             channel: "quorate:wake:test".into(),
             allow_eviction: false,
-            throwaway: false,
             rules: Rules::ALL,
         };
         let core = engine.core(Arc::new(settings), Chance::seeded(1));

@@ -76,8 +76,8 @@ impl<K, C, R> RateLimitLayer<K, C, R> {
     ///
     /// A request that [waited](Self::wait) for its units gets none, because the masters do not say what is left then;
     /// nor does one without a cost, or one that an outage let through. A response that has such headers already keeps its
-    /// own. Of a limit of at most 16 units,
-    /// what remains is what this process knows: others may have used more.
+    /// own. The number that remains of a limit of at most 16 units is the one that this process knows: others may have
+    /// used more.
     pub fn with_headers(self) -> RateLimitLayer<K, C, WithHeaders<R>> {
         RateLimitLayer(self.0.with_headers())
     }

@@ -1,4 +1,4 @@
-//! What this process knows of limiters, and the engine does not. The slots of a small limit are known to all limiters of
+//! The part of limiters that this process knows and the engine does not. The slots of a small limit are known to all limiters of
 //! one name with the same settings, a block to a limiter, its clones and those of its keys.
 
 use std::{

@@ -86,7 +86,7 @@ impl Fleet {
     pub(crate) fn vouch(&self) -> Vouch {
         let voters = self.mine().filter(|record| record.votes()).count();
         // For servers that are thrown away nobody vouches, so that a wrong setting replaces no record of another fleet.
-        if self.foreign().is_some() || self.settings.throwaway {
+        if self.foreign().is_some() || self.settings.is_throwaway() {
             Vouch::Stranger
         } else if self.forced || self.is_majority(voters) {
             Vouch::Majority
@@ -144,7 +144,7 @@ impl Fleet {
     /// Returns true if this client's next handshake makes a node with this record vote: the servers are thrown away after
     /// this run, and a majority of them is in sight.
     pub(crate) fn admits_at_once(&self, record: &BootRecord) -> bool {
-        self.settings.throwaway && self.is_mine(record) && self.majority_since.is_some()
+        self.settings.is_throwaway() && self.is_mine(record) && self.majority_since.is_some()
     }
 
     /// Returns true if a node of this fleet has smaller terms than this client asks for, and will not learn them from a

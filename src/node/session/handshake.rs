@@ -198,7 +198,7 @@ fn bring(
         if !step.settings.rules.hold(Rule::Quarantine) {
             witnessed = terms.join(record.terms).quarantine();
         }
-        if step.settings.throwaway {
+        if step.settings.is_throwaway() {
             witnessed = terms.join(record.terms).history();
         }
     }

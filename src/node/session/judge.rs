@@ -89,7 +89,7 @@ fn fitting_record(
     }
     match &meeting.stored {
         Stored::Record(record) if step.fleet.is_mine(record) => Ok(record.clone()),
-        Stored::Record(record) if step.settings.throwaway => Err(Standing::Unfit(format!(
+        Stored::Record(record) if step.settings.is_throwaway() => Err(Standing::Unfit(format!(
             "its record is of another fleet ({}), and this client has throwaway set, which is for servers that nobody \
              else uses: take the setting away, or, if that fleet is gone for good, {}",
             step.fleet.difference(record),

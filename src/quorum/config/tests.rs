@@ -58,7 +58,6 @@ fn each_row_of_the_table_is_a_field_that_reaches_its_setting() {
         "nodes: [\"a:6379\", \"b:6379\"]",
         "prefix: \"mine\"",
         "list: \"throwaway\"",
-        "throwaway: true",
         "node_timeout: 1.5s",
         "max_ttl: 1.5s, margin: 1.5s",
         "label: Label(\"mine\")",

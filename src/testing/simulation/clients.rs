@@ -97,7 +97,6 @@ impl World {
             label: Label::new(&format!("c{index}.{incarnation}")).expect("a label"),
             channel: channel(index, incarnation),
             allow_eviction: false,
-            throwaway: is_throwaway,
             rules: self.rules,
         };
         let core = engine.core(Arc::new(settings), Chance::seeded(self.dice.next()));

@@ -9,10 +9,9 @@ use crate::support::Proxy;
 
 const ONE_WAY: Duration = ms(100);
 
-/// What takes less time than this takes at most `n` round trips. The rest of the time is spent on the agent's disk and
-/// on this machine, which has a whole round trip for it.
+/// The time of `n` round trips, and three quarters of one for the agent's disk and this machine.
 fn at_most(n: u32) -> Duration {
-    ONE_WAY * 2 * (n + 1)
+    ONE_WAY * 2 * n + ONE_WAY * 3 / 2
 }
 
 /// The quickest of several runs, because this machine is busy.
@@ -127,7 +126,8 @@ const TRIES: usize = 3;
 async fn the_median_hand_over_takes_less_than_three_round_trips() {
     for is_lock in [true, false] {
         let mut seen = Vec::new();
-        let is_fast = |(took, trip): &(Duration, Duration)| *took < *trip * 3;
+        // Two round trips, and three quarters of one for the agent's disk.
+        let is_fast = |(took, trip): &(Duration, Duration)| *took * 4 < *trip * 11;
         while !seen.last().is_some_and(is_fast) {
             assert!(seen.len() < TRIES, "{seen:?}");
             seen.push(hand_overs(is_lock).await);

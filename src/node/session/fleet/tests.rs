@@ -24,7 +24,6 @@ fn settings(nodes: usize) -> Settings {
         label: Label::new("test").unwrap(),
         channel: "locks:wake:test".into(),
         allow_eviction: false,
-        throwaway: false,
         rules: Rules::ALL,
     }
 }

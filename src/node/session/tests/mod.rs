@@ -70,7 +70,6 @@ impl World {
             label: Label::new("test").unwrap(),
             channel: "quorate:wake:test".into(),
             allow_eviction: false,
-            throwaway: false,
             rules,
         });
         Self {
