@@ -251,15 +251,18 @@ mod tokio_clock {
 
     /// A tokio timer. An instant that is already due waits for one turn of the reactor, unless something else wakes the
     /// task before. tokio offers no more than that.
+    #[derive(Default)]
     pub(crate) struct TokioAlarm {
         armed: Option<(Tick, Wait)>,
     }
 
     type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+    #[cfg(not(target_os = "linux"))]
     impl TokioAlarm {
+        /// As the alarm of Linux is made, which may fail.
         pub(crate) fn new() -> std::io::Result<Self> {
-            Ok(Self { armed: None })
+            Ok(Self::default())
         }
     }
 

@@ -11,10 +11,6 @@ use std::time::Duration;
 /// The target of every event and span.
 pub(crate) const TARGET: &str = "quorate";
 
-macro_rules! error {
-    ($($what:tt)*) => { ::tracing::error!(target: $crate::base::logs::TARGET, $($what)*) };
-}
-
 // Not named `warn`, which would be ambiguous with the attribute.
 macro_rules! warning {
     ($($what:tt)*) => { ::tracing::warn!(target: $crate::base::logs::TARGET, $($what)*) };
@@ -33,7 +29,7 @@ macro_rules! span {
     ($($what:tt)*) => { ::tracing::debug_span!(target: $crate::base::logs::TARGET, $($what)*) };
 }
 
-pub(crate) use {debug, error, info, span, warning as warn};
+pub(crate) use {debug, info, span, warning as warn};
 
 /// A duration in ms, for a field whose name ends in `_ms`.
 pub(crate) fn ms(d: Duration) -> u64 {

@@ -1,6 +1,7 @@
 //! Values that every other room may use: names, owners, tokens, clocks, quotas, logs. Nothing here knows of nodes.
 
 pub(crate) mod clock;
+pub(crate) mod ending;
 pub(crate) mod files;
 pub(crate) mod ids;
 pub(crate) mod limit;

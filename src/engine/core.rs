@@ -11,7 +11,6 @@ use std::{
 };
 
 use crate::{
-    Error,
     base::{clock::Tick, logs, owner::Entry, shrink::Shrink as _},
     engine::{
         acquire::Acquisitions,
@@ -511,9 +510,10 @@ impl Core {
 
     /// Publishes that leases are no longer renewed and that no node is reached.
     fn announce_end(&mut self) {
+        let why = self.status.ending().error();
         let closed = |id: &Arc<str>| NodeStatus {
             node: Arc::clone(id),
-            state: NodeState::Unreachable(Duration::ZERO, Error::Closed.to_string()),
+            state: NodeState::Unreachable(Duration::ZERO, why.to_string()),
             note: None,
             used: false,
             round_trip: None,

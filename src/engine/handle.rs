@@ -95,7 +95,7 @@ impl Engine {
         AcquisitionId(self.0.last_acquisition.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Sends an event. The answer is `Closed` if the engine has ended.
+    /// Sends an event. If the engine has ended, the answer says why.
     pub(crate) fn call<T>(&self, event: impl FnOnce(Responder<T>) -> Event) -> Response<T> {
         self.0.call(event)
     }
@@ -143,9 +143,18 @@ impl Engine {
         self.0.tell(Event::JoinCrowd(crowd));
     }
 
-    /// Returns true if every new call is answered with `Closed`.
+    /// Returns true if nothing new may begin.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.status.is_closing() || self.0.events.is_closed()
+    }
+
+    /// # Errors
+    /// `Closed` or `RuntimeGone` if nothing new may begin.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        match self.is_closed() {
+            true => Err(self.0.status.ending().error()),
+            false => Ok(()),
+        }
     }
 
     /// Begins at once, and goes on if nobody waits for it.
@@ -154,7 +163,7 @@ impl Engine {
         within: Duration,
     ) -> impl Future<Output = Vec<String>> + Send + 'static + use<> {
         let (reply, answer) = oneshot::channel();
-        self.0.status.begin_to_close();
+        self.0.status.shut_down();
         self.0.tell(Event::Shutdown { within, reply });
         // The engine ends when its last handle is gone, so this one stays until then.
         let engine = self.clone();
@@ -175,7 +184,7 @@ impl Inner {
     }
 
     fn call<T>(&self, event: impl FnOnce(Responder<T>) -> Event) -> Response<T> {
-        let (reply, answer) = Response::channel();
+        let (reply, answer) = Response::channel(Arc::clone(self.status.ending()));
         self.tell(event(reply));
         answer
     }

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use crate::{
     base::{
         clock::{Clock, Tick},
+        ending::Ending,
         majority::majority,
         quota,
     },
@@ -37,6 +38,7 @@ pub(crate) struct Status {
     /// Nothing new may begin: `shutdown` was called, or the engine has ended.
     is_closing: AtomicBool,
     closing: watch::Sender<()>,
+    ending: Arc<Ending>,
 }
 
 struct Published {
@@ -87,6 +89,7 @@ impl Status {
             published: watch::Sender::new(published),
             is_closing: AtomicBool::new(false),
             closing: watch::Sender::new(()),
+            ending: Arc::default(),
             clock,
         }
     }
@@ -99,6 +102,16 @@ impl Status {
     pub(crate) fn close(&self, at: Tick, nodes: Vec<NodeStatus>) {
         self.replace(at, nodes, true);
         self.begin_to_close();
+    }
+
+    /// The program ends the engine itself.
+    pub(crate) fn shut_down(&self) {
+        self.ending.shut_down();
+        self.begin_to_close();
+    }
+
+    pub(crate) fn ending(&self) -> &Arc<Ending> {
+        &self.ending
     }
 
     /// Lets everybody know that nothing new may begin.

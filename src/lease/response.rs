@@ -3,33 +3,38 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use tokio::sync::oneshot;
 
-use crate::Error;
+use crate::{Error, base::ending::Ending};
 
 /// Answers a caller.
 pub(crate) type Responder<T> = oneshot::Sender<Result<T, Error>>;
 
-/// An answer on its way. It is `Closed` if nobody is left to give it. Polling it needs no runtime.
-pub(crate) struct Response<T>(oneshot::Receiver<Result<T, Error>>);
+/// An answer on its way. If nobody is left to give it, it says why. Polling it needs no runtime.
+pub(crate) struct Response<T> {
+    answer: oneshot::Receiver<Result<T, Error>>,
+    ending: Arc<Ending>,
+}
 
 impl<T> Response<T> {
-    pub(crate) fn channel() -> (Responder<T>, Self) {
-        let (responder, receiver) = oneshot::channel();
-        (responder, Self(receiver))
+    /// `ending` tells why there is no answer, if the responder is dropped.
+    pub(crate) fn channel(ending: Arc<Ending>) -> (Responder<T>, Self) {
+        let (responder, answer) = oneshot::channel();
+        (responder, Self { answer, ending })
     }
 
     /// Notes that nobody waits for the answer any more.
     pub(crate) fn close(&mut self) {
-        self.0.close();
+        self.answer.close();
     }
 
     /// An answer that is already known.
     pub(crate) fn ready(answer: Result<T, Error>) -> Self {
-        let (responder, response) = Self::channel();
+        let (responder, response) = Self::channel(Arc::default());
         // The receiver still exists, so sending cannot fail.
         let _ = responder.send(answer);
         response
@@ -40,8 +45,8 @@ impl<T> Future for Response<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
+        Pin::new(&mut self.answer)
             .poll(cx)
-            .map(|answer| answer.unwrap_or(Err(Error::Closed)))
+            .map(|answer| answer.unwrap_or_else(|_| Err(self.ending.error())))
     }
 }

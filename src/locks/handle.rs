@@ -17,7 +17,7 @@ macro_rules! setters {
     ) => {
         $(#[$ttl])*
         pub fn ttl(mut self, d: std::time::Duration) -> Self {
-            self.$($options).+.ttl = Some(d);
+            self.$($options).+.set_ttl(d);
             self
         }
 

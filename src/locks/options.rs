@@ -1,8 +1,14 @@
 //! The settings that the handles of all leases share, and their checks.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
-use crate::{Error, Renewal, base::owner::Label};
+use crate::{
+    Error, Renewal,
+    base::{logs, owner::Label},
+};
 
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
@@ -29,6 +35,20 @@ impl LeaseOptions {
             wait_timeout: None,
             renewal: Renewal::auto(),
             label: Ok(None),
+        }
+    }
+
+    /// A ttl that no lock can have is told before the first lock fails, which may be hours later. Once in a process,
+    /// because handles are made for each request too.
+    pub(crate) fn set_ttl(&mut self, ttl: Duration) {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        self.ttl = Some(ttl);
+        if ttl > self.max_ttl && !TOLD.swap(true, Relaxed) {
+            logs::warn!(
+                ttl_ms = logs::ms(ttl),
+                max_ttl_ms = logs::ms(self.max_ttl),
+                "a ttl is above max_ttl: every lock with it is Invalid"
+            );
         }
     }
 

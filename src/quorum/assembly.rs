@@ -1,6 +1,6 @@
 //! Assembles a quorum: its nodes, the engine that serves it, and the engine's task.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "tls-rustls")]
 use crate::node::redis::TlsSettings;
@@ -31,7 +31,7 @@ impl Quorum {
     /// Makes a quorum of `n` masters inside this process (at least 1), which vote at once: for demos, doctests and
     /// tests. The masters follow tokio's clock, so a test that pauses it moves ttl, renewal and validity together.
     ///
-    /// Call it within a tokio runtime: without one every call answers `Closed`.
+    /// Call it within a tokio runtime: without one every call answers `RuntimeGone`.
     /// [Testing](crate::docs::testing#your-own-tests) says how to test a program with it.
     pub fn in_memory(n: usize) -> Self {
         in_memory(n)
@@ -135,7 +135,11 @@ pub(crate) fn start(
         admit(&in_memory, &options, &list);
     }
     let roster = roster(&nodes, list, &addresses);
-    Ok(run(options, rules, label, roster, nodes, embedded))
+    let timing = match embedded {
+        true => Timing::of_tokio(),
+        false => Timing::of_the_system()?,
+    };
+    Ok(run(options, rules, label, roster, nodes, timing))
 }
 
 /// Lets the nodes vote. `list` is the word for their addresses; the fleet's name, if it has one, replaces it.
@@ -157,7 +161,8 @@ pub(crate) fn in_memory(n: usize) -> Quorum {
     let nodes: Vec<_> = nodes.map(|node| Arc::new(node) as Arc<dyn Node>).collect();
     let roster = roster(&nodes, list, &addresses);
     let label = Label::of_this_process();
-    run(options, Rules::ALL, label, roster, nodes, true)
+    let timing = Timing::of_tokio();
+    run(options, Rules::ALL, label, roster, nodes, timing)
 }
 
 fn roster(nodes: &[Arc<dyn Node>], list: String, addresses: &[String]) -> Roster {
@@ -179,20 +184,46 @@ fn check_unique(nodes: &[Arc<dyn Node>]) -> Result<(), Error> {
     }
 }
 
+/// The clock of a quorum, and the alarm that wakes its engine.
+struct Timing {
+    clock: Arc<dyn Clock>,
+    alarm: Box<dyn Alarm>,
+}
+
+impl Timing {
+    /// Follows tokio's clock, which tests pause.
+    fn of_tokio() -> Self {
+        Self {
+            clock: Arc::new(TokioClock::new()),
+            alarm: Box::new(TokioAlarm::default()),
+        }
+    }
+
+    /// # Errors
+    /// `System`.
+    fn of_the_system() -> Result<Self, Error> {
+        let alarm = SystemAlarm::new().map_err(|error| {
+            Error::System(format!(
+                "no timer could be made: {error}: if too many files are open, raise the limit (ulimit -n)"
+            ))
+        })?;
+        Ok(Self {
+            clock: Arc::new(SystemClock),
+            alarm: Box::new(alarm),
+        })
+    }
+}
+
 /// Starts the engine on the current runtime. Without a runtime the engine is dropped at once, and with it the other end
-/// of every call, so calls answer `Closed`.
+/// of every call.
 fn run(
     options: Options,
     rules: Rules,
     label: Label,
     roster: Roster,
     nodes: Vec<Arc<dyn Node>>,
-    embedded: bool,
+    Timing { clock, alarm }: Timing,
 ) -> Quorum {
-    let clock: Arc<dyn Clock> = match embedded {
-        true => Arc::new(TokioClock::new()),
-        false => Arc::new(SystemClock),
-    };
     let (connect_timeout, shutdown_timeout) =
         (options.connect_timeout(), options.shutdown_timeout());
     // Without random bits there is no channel. No waiter is called then, so waiters ask from time to time.
@@ -217,27 +248,13 @@ fn run(
     let status = Arc::new(Status::new(Arc::clone(&clock), &settings.nodes));
     let (engine, events) = Engine::new(status, Arc::clone(&clock));
     let core = engine.core(Arc::new(settings), Chance::System);
-    match runtime::current().map(|runtime| (runtime, alarm(embedded))) {
-        Ok((runtime, Ok(alarm))) => {
+    match runtime::current() {
+        Ok(runtime) => {
             let flavor = runtime.runtime_flavor();
             let driver = Driver::new(core, events, nodes, alarm, clock, flavor);
             drop(runtime.spawn(Task::new(driver, engine.after_runtime())));
         }
-        Ok((_, Err(error))) => {
-            logs::error!(
-                reason = error.to_string(),
-                "no timer could be made: the quorum is closed"
-            );
-            engine.status().begin_to_close();
-        }
         Err(_) => engine.status().begin_to_close(),
     }
     Quorum::new(engine, limits)
-}
-
-fn alarm(embedded: bool) -> io::Result<Box<dyn Alarm>> {
-    Ok(match embedded {
-        true => Box::new(TokioAlarm::new()?),
-        false => Box::new(SystemAlarm::new()?),
-    })
 }

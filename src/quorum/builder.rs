@@ -293,12 +293,13 @@ impl Builder {
     /// for the others too.
     ///
     /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. When that
-    /// runtime is gone, every call answers `Closed`. So make one quorum for the program, in `main`, and in tests one in
+    /// runtime is gone, every call answers `RuntimeGone`. So make one quorum for the program, in `main`, and in tests one in
     /// each test: each `#[tokio::test]` has a runtime of its own, and a quorum in a `static` would be closed in the
     /// second one.
     ///
     /// # Errors
-    /// `Invalid` if a setting is not valid, if an address is given twice, and outside of a runtime.
+    /// - `Invalid` if a setting is not valid, if an address is given twice, and outside of a runtime.
+    /// - `System` if the system refuses a timer, mostly because too many files are open.
     pub fn connect_lazy(self) -> Result<Quorum, Error> {
         if self.nodes.is_empty() {
             return Err(Error::Invalid(

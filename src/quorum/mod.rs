@@ -29,7 +29,7 @@ use crate::{
 /// [`consul`](crate::consul) has locks and semaphores in a Consul cluster.
 ///
 /// The background work runs on the tokio runtime that connected, which needs its I/O and time drivers (`enable_all`).
-/// When that runtime is gone, every call answers [`Error::Closed`] at once.
+/// When that runtime is gone, every call answers [`Error::RuntimeGone`] at once.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), quorate::Error> {

@@ -46,8 +46,12 @@ pub enum Error {
     /// The operating system refused something that the library needs, such as random bits; the text says what. No node
     /// was asked. Look at the machine, or at its sandbox.
     System(String),
-    /// The quorum was shut down, or the runtime that connected it is gone. Stop, or connect again.
+    /// The quorum was shut down. Stop.
     Closed,
+    /// The tokio runtime that made this quorum has ended, or there was none, so nothing works in the background. Every
+    /// call that may answer `Closed` may answer this. It is a mistake of the program: make the quorum in `main`, whose
+    /// runtime lives as long as the program, and in tests one in each.
+    RuntimeGone,
 }
 
 impl Error {
@@ -56,7 +60,11 @@ impl Error {
         match self {
             Self::Held(r) | Self::NoQuorum(r) | Self::TooSlow(r) | Self::Quarantined(r) => Some(r),
             Self::LimitConflict(conflict) => Some(&conflict.report),
-            Self::Lost(_) | Self::Invalid(_) | Self::System(_) | Self::Closed => None,
+            Self::Lost(_)
+            | Self::Invalid(_)
+            | Self::System(_)
+            | Self::Closed
+            | Self::RuntimeGone => None,
         }
     }
 
@@ -118,6 +126,7 @@ impl Error {
             Self::Invalid(_) => "Invalid",
             Self::System(_) => "System",
             Self::Closed => "Closed",
+            Self::RuntimeGone => "RuntimeGone",
         }
     }
 }
@@ -149,8 +158,10 @@ impl fmt::Display for Error {
             }
             Self::LimitConflict(conflict) => conflict.fmt(f),
             Self::Invalid(why) | Self::System(why) => f.write_str(why),
-            Self::Closed => f.write_str(
-                "the quorum is closed: it was shut down, or the runtime that made it is gone",
+            Self::Closed => f.write_str("the quorum was shut down"),
+            Self::RuntimeGone => f.write_str(
+                "the tokio runtime that made the quorum is gone: make it in main, whose runtime lives as long as the program, \
+                 and in tests one in each",
             ),
         }
     }
@@ -517,10 +528,6 @@ mod tests {
             "System",
             "no random bits",
         );
-        says(
-            &Error::Closed,
-            "Closed",
-            "the quorum is closed: it was shut down, or the runtime that made it is gone",
-        );
+        says(&Error::Closed, "Closed", "the quorum was shut down");
     }
 }

@@ -10,12 +10,14 @@
 //! | `tower_servers/demands` | keys and costs |
 //! | `tower_servers/outage` | masters that are gone, and permits that are lost |
 //! | `tower_servers/fence` | tokens of real locks |
+//! | `tower_servers/shutdown` | the end of a service that holds leases |
 
 mod demands;
 mod fence;
 mod outage;
 mod permits;
 mod rate;
+mod shutdown;
 
 use std::{
     sync::{

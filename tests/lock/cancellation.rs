@@ -602,9 +602,9 @@ fn a_lease_is_dropped_on_any_thread_without_a_runtime() {
     drop(quorum);
 }
 
-/// The runtime that connected is gone. Calls return `Closed` at once, leases are lost, and nothing hangs or panics.
+/// The runtime that connected is gone. Calls say so at once, leases are lost, and nothing hangs or panics.
 #[test]
-fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
+fn without_its_runtime_every_call_says_so_and_nothing_hangs() {
     let fleet = Fleet::start(3, Kind::Redis);
     let theirs = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -632,8 +632,8 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
     drop(theirs);
     ours.block_on(async {
         let all = async {
-            assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
-            assert!(matches!(running.await.unwrap(), Err(Error::Closed)));
+            assert!(matches!(waiter.await.unwrap(), Err(Error::RuntimeGone)));
+            assert!(matches!(running.await.unwrap(), Err(Error::RuntimeGone)));
             assert_eq!(
                 loss.await.unwrap(),
                 LossReason::NodesLost,
@@ -645,23 +645,23 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
         assert!(!lease.is_valid());
 
         let all = async {
-            let closed = |answer: Option<Error>| {
-                assert!(matches!(answer, Some(Error::Closed)), "{answer:?}")
+            let gone = |answer: Option<Error>| {
+                assert!(matches!(answer, Some(Error::RuntimeGone)), "{answer:?}")
             };
-            closed(quorum.mutex("c").lock().await.err());
-            closed(quorum.mutex("c").try_lock().await.err());
-            closed(quorum.mutex("c").run(|_| async {}).await.err());
-            closed(quorum.inspect("c").await.err());
-            closed(quorum.evict("c").await.err());
-            closed(quorum.bootstrap_forced().await.err());
+            gone(quorum.mutex("c").lock().await.err());
+            gone(quorum.mutex("c").try_lock().await.err());
+            gone(quorum.mutex("c").run(|_| async {}).await.err());
+            gone(quorum.inspect("c").await.err());
+            gone(quorum.evict("c").await.err());
+            gone(quorum.bootstrap_forced().await.err());
             assert!(matches!(
                 lease.extend().await,
-                Err(Error::Lost(_) | Error::Closed)
+                Err(Error::Lost(_) | Error::RuntimeGone)
             ));
             assert!(lease.guard(std::future::pending::<()>()).await.is_err());
             assert!(matches!(
                 lease.release().await,
-                Err(Error::Lost(_) | Error::Closed)
+                Err(Error::Lost(_) | Error::RuntimeGone)
             ));
             quorum.shutdown().await;
         };
@@ -675,10 +675,10 @@ fn without_its_runtime_everything_is_closed_and_nothing_hangs() {
 
 /// A quorum in memory is made without a result, so its calls say it.
 #[test]
-fn calls_of_a_quorum_that_was_made_without_a_runtime_are_closed() {
+fn calls_of_a_quorum_that_was_made_without_a_runtime_say_so() {
     let quorum = Quorum::in_memory(3);
     let lock = futures::executor::block_on(quorum.mutex("a").lock());
-    assert!(matches!(lock, Err(Error::Closed)), "{lock:?}");
+    assert!(matches!(lock, Err(Error::RuntimeGone)), "{lock:?}");
 }
 
 /// A connect that is dropped drops its connections.

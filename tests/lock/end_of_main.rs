@@ -309,7 +309,7 @@ fn nobody_waits_for_a_node_that_hangs() {
 
 /// A caller that waits on another runtime is told at once, although a lease still keeps the connections.
 #[test]
-fn callers_on_another_runtime_find_it_closed() {
+fn callers_on_another_runtime_are_told() {
     let fleet = fleet(Kind::Redis);
     // A current-thread runtime does nothing while nobody blocks on it.
     for what in ["one", "two"] {
@@ -322,12 +322,12 @@ fn callers_on_another_runtime_find_it_closed() {
         drop(theirs);
         ours.block_on(async {
             let all = async {
-                assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
+                assert!(matches!(waiter.await.unwrap(), Err(Error::RuntimeGone)));
                 assert!(!held.is_valid() && !other.is_valid());
                 let released = other.release().await;
-                assert!(matches!(released, Err(Error::Lost(_) | Error::Closed)));
+                assert!(matches!(released, Err(Error::Lost(_) | Error::RuntimeGone)));
                 let inspected = quorum.inspect("a").await;
-                assert!(matches!(inspected, Err(Error::Closed)));
+                assert!(matches!(inspected, Err(Error::RuntimeGone)));
                 assert_eq!(quorum.shutdown().await, [""; 0]);
             };
             tokio::time::timeout(SOON, all).await.expect("a hang");
@@ -339,7 +339,7 @@ fn callers_on_another_runtime_find_it_closed() {
 
 /// A caller that asks at the very moment of the end is told, too.
 #[test]
-fn callers_on_other_threads_are_closed_though_a_lease_stays() {
+fn callers_on_other_threads_are_told_though_a_lease_stays() {
     for round in 0..300 {
         let runtime = current_thread();
         let (quorum, lease) = runtime.block_on(async {
@@ -364,7 +364,7 @@ fn callers_on_other_threads_are_closed_though_a_lease_stays() {
                     let all = futures::future::join_all(asked);
                     let all = async { tokio::time::timeout(SOON * 5, all).await };
                     for answer in current_thread().block_on(all).expect("a hang") {
-                        assert!(matches!(answer, Err(Error::Closed)));
+                        assert!(matches!(answer, Err(Error::RuntimeGone)));
                     }
                 });
             }
@@ -382,7 +382,7 @@ fn callers_on_other_threads_are_closed_though_a_lease_stays() {
 
 /// A panic in code that is called at the end, such as a waker or a log, leaves nobody waiting.
 #[test]
-fn after_a_panic_at_the_end_callers_are_closed() {
+fn after_a_panic_at_the_end_callers_are_told() {
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
@@ -404,7 +404,7 @@ fn after_a_panic_at_the_end_callers_are_closed() {
         let asked = tokio::time::timeout(SOON, quorum.inspect("a"));
         asked.await.expect("a hang")
     });
-    assert!(matches!(asked, Err(Error::Closed)));
+    assert!(matches!(asked, Err(Error::RuntimeGone)));
     assert!(!lease.is_valid());
 }
 

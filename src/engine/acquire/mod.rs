@@ -676,12 +676,10 @@ impl Acquisitions {
         self.end(cluster, id);
     }
 
-    /// All acquisitions end, because the quorum closes.
+    /// All acquisitions end, because the quorum closes. Their callers find their channels closed.
     pub(super) fn close(&mut self, cluster: &mut Cluster) {
-        let ids = self.table.ids().into_iter();
-        let ended: Vec<_> = ids.filter_map(|id| self.end(cluster, id)).collect();
-        for waiter in ended {
-            let _ = waiter.acquisition.reply.send(Err(Error::Closed));
+        for id in self.table.ids() {
+            self.end(cluster, id);
         }
     }
 

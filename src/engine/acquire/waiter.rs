@@ -286,7 +286,7 @@ impl Waiter {
 
     /// The waiter that acquires the turn of this writer.
     pub(super) fn for_turn(&mut self, cluster: &Cluster, turn: Name) -> Box<Self> {
-        let (reply, lease) = Response::channel();
+        let (reply, lease) = Response::channel(Arc::default());
         self.turn.lease = Some(lease);
         let wait = match self.acquisition.wait {
             Wait::For(Some(limit)) => Wait::For(Some(limit.saturating_sub(last_attempt(cluster)))),

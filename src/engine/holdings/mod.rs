@@ -26,7 +26,7 @@ use super::{
     wants::{Kind, names_of},
 };
 use crate::{
-    Error, Lease, LossReason, Silence,
+    Lease, LossReason, Silence,
     base::{clock::Tick, ids::ById, limit::Limit, logs, name::Name},
     lease::{
         keeper::{Keeper, LeaseId},
@@ -191,7 +191,7 @@ impl Holdings {
 
     pub(super) fn extend(&mut self, cluster: &mut Cluster, id: LeaseId, reply: Responder<()>) {
         match self.leases.get(&id) {
-            None => drop(reply.send(Err(Error::Closed))),
+            None => drop(reply),
             Some(held) => match held.shared.lost_now() {
                 Some(lost) => drop(reply.send(Err(lost.into()))),
                 None => self.send_extension(cluster, id, Some(reply)),
@@ -248,9 +248,6 @@ impl Holdings {
         reply: Option<Responder<()>>,
     ) {
         let Some(mut held) = self.take(cluster, id) else {
-            if let Some(reply) = reply {
-                let _ = reply.send(Err(Error::Closed));
-            }
             return;
         };
         // The lease's time may have ended before the engine noticed it.

@@ -20,7 +20,10 @@ use tokio::{
 use super::http::Http;
 use crate::{
     Error,
-    base::clock::{Clock, Tick},
+    base::{
+        clock::{Clock, Tick},
+        ending::Ending,
+    },
     lease::{failing::FailingRenewals, shared::Shared},
 };
 
@@ -52,6 +55,7 @@ pub(super) struct Agent {
     shutdown_timeout: Duration,
     runtime: Handle,
     stage: watch::Sender<Stage>,
+    ending: Arc<Ending>,
     /// How many tasks are under way.
     tasks: watch::Sender<usize>,
     held: Mutex<BTreeMap<u64, Arc<str>>>,
@@ -81,6 +85,7 @@ impl Agent {
             shutdown_timeout: ways.shutdown_timeout,
             runtime: ways.runtime,
             stage: watch::Sender::default(),
+            ending: Arc::default(),
             tasks: watch::Sender::default(),
             held: Mutex::default(),
             failing: Mutex::default(),
@@ -144,8 +149,14 @@ impl Agent {
         }
     }
 
+    /// Tells why a call has no answer.
+    pub(super) fn ending(&self) -> &Arc<Ending> {
+        &self.ending
+    }
+
     /// Lets nothing new begin from now on.
     pub(super) fn close(&self) {
+        self.ending.shut_down();
         self.stage.send_if_modified(|stage| {
             let before = *stage;
             *stage = before.max(Stage::Closing);

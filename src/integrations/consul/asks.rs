@@ -74,7 +74,7 @@ impl Asks {
                 label,
                 wait,
             };
-            let (reply, answer) = Response::channel();
+            let (reply, answer) = Response::channel(Arc::clone(this.root.agent.ending()));
             this.root.agent.spawn(wish.run(reply).instrument(span));
             answer.await
         }

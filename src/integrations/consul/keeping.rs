@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, Lease, LossReason, Renewal,
-    base::{clock::Tick, logs},
+    base::{clock::Tick, ending::Ending, logs},
     lease::{
         keeper::{Keeper, LeaseId},
         response::{Responder, Response},
@@ -43,7 +43,10 @@ enum Asked {
 }
 
 /// The way to the task of a lease.
-struct Desk(mpsc::UnboundedSender<Asked>);
+struct Desk {
+    asks: mpsc::UnboundedSender<Asked>,
+    ending: Arc<Ending>,
+}
 
 impl Keeper for Desk {
     fn extend(&self, _: LeaseId) -> Response<()> {
@@ -55,19 +58,19 @@ impl Keeper for Desk {
     }
 
     fn free(&self, _: LeaseId) {
-        let _ = self.0.send(Asked::Release(None));
+        let _ = self.asks.send(Asked::Release(None));
     }
 
     fn abandon(&self, _: LeaseId) {
-        let _ = self.0.send(Asked::Abandon);
+        let _ = self.asks.send(Asked::Abandon);
     }
 }
 
 impl Desk {
-    /// The answer is `Closed` if the task is gone, because the request is dropped with its way back.
+    /// If the task is gone, the answer says why, because the request is dropped with its way back.
     fn ask(&self, what: impl FnOnce(Responder<()>) -> Asked) -> Response<()> {
-        let (reply, answer) = Response::channel();
-        let _ = self.0.send(what(reply));
+        let (reply, answer) = Response::channel(Arc::clone(&self.ending));
+        let _ = self.asks.send(what(reply));
         answer
     }
 }
@@ -95,7 +98,8 @@ pub(super) fn hold(agent: &Arc<Agent>, permits: Permits, renewal: Renewal) -> Le
         token = shared.token.as_u64(),
         "acquired"
     );
-    let (desk, asked) = mpsc::unbounded_channel();
+    let (asks, asked) = mpsc::unbounded_channel();
+    let ending = Arc::clone(agent.ending());
     let keeping = Keeping {
         held: agent.begins(shared.name.as_str()),
         agent: Arc::clone(agent),
@@ -108,7 +112,7 @@ pub(super) fn hold(agent: &Arc<Agent>, permits: Permits, renewal: Renewal) -> Le
         told: false,
     };
     agent.spawn(keeping.run(asked));
-    Lease::new(shared, Arc::new(Desk(desk)), ONLY)
+    Lease::new(shared, Arc::new(Desk { asks, ending }), ONLY)
 }
 
 /// A renewal under way.
@@ -245,7 +249,10 @@ impl Keeping {
     }
 
     fn over(&self) -> Error {
-        self.shared.lost_now().map_or(Error::Closed, Error::from)
+        match self.shared.lost_now() {
+            Some(lost) => lost.into(),
+            None => self.agent.ending().error(),
+        }
     }
 
     /// Takes the news of a watcher. The watcher's faults say nothing about the lease: the renewals will find out.

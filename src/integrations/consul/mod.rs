@@ -54,7 +54,7 @@ use crate::{Error, locks::options::LeaseOptions};
 /// It is cheap to clone, and clones share sessions and connections. End it with [`shutdown`](Self::shutdown).
 ///
 /// The background work runs on the tokio runtime that connected. When that runtime is gone, every call answers
-/// [`Error::Closed`] at once.
+/// [`Error::RuntimeGone`] at once.
 #[derive(Clone)]
 pub struct Consul(Arc<Root>);
 

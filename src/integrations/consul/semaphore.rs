@@ -152,12 +152,13 @@ impl Semaphore {
             check_limit(limit)?;
             let (done, outcome) = oneshot::channel();
             let agent = Arc::clone(&this.0.root.agent);
+            let ending = Arc::clone(agent.ending());
             // It runs in a task of its own: while it has the limit alone nobody can acquire, and a future that is kept
             // may not be polled for long.
             agent.spawn(async move {
                 let _ = done.send(this.change(&name, limit).await);
             });
-            outcome.await.unwrap_or(Err(Error::Closed))
+            outcome.await.unwrap_or_else(|_| Err(ending.error()))
         }
     }
 

@@ -50,12 +50,13 @@ pub(super) struct Permits {
 pub(super) async fn take(attempt: Attempt) -> Result<Taken, Error> {
     let (sender, answer) = oneshot::channel();
     let agent = Arc::clone(&attempt.agent);
+    let ending = Arc::clone(agent.ending());
     agent.spawn(async move {
         if let Err(Taken::Yes(permits)) = sender.send(attempt.run().await) {
             drop(permits.give_back().await);
         }
     });
-    answer.await.map_err(|_| Error::Closed)
+    answer.await.map_err(|_| ending.error())
 }
 
 /// An attempt to take permits, according to a view.

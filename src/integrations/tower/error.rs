@@ -159,7 +159,9 @@ fn not_asked(error: &crate::Error) -> &'static str {
             "the limit cannot be checked now: too few of its servers know yet what was used before"
         }
         crate::Error::TooSlow(_) => "the limit cannot be checked now: its servers answer too late",
-        crate::Error::Closed => "the limit cannot be checked now: this service is shutting down",
+        crate::Error::Closed | crate::Error::RuntimeGone => {
+            "the limit cannot be checked now: this service is shutting down"
+        }
         crate::Error::LimitConflict(_) => {
             "the limit cannot be checked: the programs that share it disagree about its size"
         }

@@ -58,9 +58,7 @@ impl RateLimiter {
     async fn ask(&self, n: u32) -> Result<Decision, Error> {
         let plan = self.plan()?;
         self.check_demand(&plan, n)?;
-        if self.engine.is_closed() {
-            return Err(Error::Closed);
-        }
+        self.engine.check_open()?;
         let decision = match (n, self.choices.block) {
             (0, _) => self.peek(&plan).await,
             (_, None) => self.units(&plan, n).await,

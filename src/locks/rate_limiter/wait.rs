@@ -42,9 +42,7 @@ impl RateLimiter {
         if n == 0 {
             return Ok(());
         }
-        if self.engine.is_closed() {
-            return Err(Error::Closed);
-        }
+        self.engine.check_open()?;
         loop {
             let given = match self.choices.block {
                 None => self.wait_for_units(&plan, n).await,

@@ -67,7 +67,7 @@ async fn a_call_that_is_dropped_at_any_moment_leaves_nothing() {
 type Call = Pin<Box<dyn Future<Output = Result<Option<Lease>, Error>> + Send>>;
 
 #[test]
-fn a_runtime_that_is_gone_answers_closed_and_leaves_it_to_the_ttl() {
+fn a_runtime_that_is_gone_says_so_and_leaves_it_to_the_ttl() {
     let agent = Agent::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (consul, lease) = runtime.block_on(async {
@@ -78,9 +78,12 @@ fn a_runtime_that_is_gone_answers_closed_and_leaves_it_to_the_ttl() {
     drop(runtime);
     let other = tokio::runtime::Runtime::new().unwrap();
     other.block_on(async {
-        assert!(matches!(consul.mutex("m").lock().await, Err(Error::Closed)));
-        assert!(matches!(lease.extend().await, Err(Error::Closed)));
-        assert!(matches!(lease.release().await, Err(Error::Closed)));
+        assert!(matches!(
+            consul.mutex("m").lock().await,
+            Err(Error::RuntimeGone)
+        ));
+        assert!(matches!(lease.extend().await, Err(Error::RuntimeGone)));
+        assert!(matches!(lease.release().await, Err(Error::RuntimeGone)));
     });
     // This runs without a runtime.
     let nowhere = Consul::builder().url(agent.url()).connect_lazy();
