@@ -27,7 +27,10 @@ fn a_crowd_that_goes_away_leaves_nothing() {
             _ => {
                 world.core.close();
                 for answer in &mut answers {
-                    assert!(matches!(answer.try_recv(), Ok(Err(Error::Closed))));
+                    assert!(matches!(
+                        answer.try_recv(),
+                        Err(tokio::sync::oneshot::error::TryRecvError::Closed)
+                    ));
                 }
             }
         }
