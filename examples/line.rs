@@ -12,9 +12,6 @@ use tokio::task::JoinHandle;
 async fn main() -> Result<(), Error> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = worker(&masters, "boss")?;
-    // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
-    // bootstrap --new` once.
-    boss.bootstrap_forced().await?;
 
     let held = boss.mutex("printer").lock().await?;
     let mut waiting = Vec::new();

@@ -6,12 +6,10 @@ use quorate::{Error, MemoryNode, Quorum, Renewal, fence::Gate};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Five independent masters in this process. In production: Quorum::connect(["redis://10.0.0.1:6379", ...]).
+    // Five independent masters in this process, which vote at once. In production:
+    // Quorum::connect(["redis://10.0.0.1:6379", ...]), after `quorate bootstrap --new` for new servers.
     let masters: [MemoryNode; 5] = Default::default();
     let quorum = Quorum::builder().nodes(&masters).connect().await?;
-    // New masters must be admitted once. On real servers `quorate bootstrap --new` does this, and checks that they are
-    // new.
-    quorum.bootstrap_forced().await?;
 
     // The lock is held once three of the five masters grant it. The lease is renewed until it is released or dropped.
     let lease = quorum.mutex("invoice:42").lock().await?;

@@ -26,11 +26,6 @@ async fn main() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     // The office and the shop each have a `Quorum` of their own, as every process would.
     let office = connect(&masters, "office").await?;
-    if std::env::var_os("QUORATE_NODES").is_none() {
-        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
-        // bootstrap --new` once.
-        office.bootstrap_forced().await?;
-    }
     let shop = connect(&masters, "shop").await?;
     shop.voting(Duration::from_secs(60)).await?;
     let list = Arc::new(List::default());

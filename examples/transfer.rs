@@ -28,11 +28,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 async fn main() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = connect(&masters, "boss").await?;
-    if std::env::var_os("QUORATE_NODES").is_none() {
-        // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
-        // bootstrap --new` once.
-        boss.bootstrap_forced().await?;
-    }
     let bank = Arc::new(Bank::default());
 
     println!(

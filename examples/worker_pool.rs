@@ -163,9 +163,6 @@ async fn one_of_many() -> Result<(), Failure> {
 async fn story() -> Result<(), Failure> {
     let masters: Vec<MemoryNode> = (0..5).map(|_| MemoryNode::new()).collect();
     let boss = Quorum::builder().nodes(&masters).connect().await?;
-    // These masters are new, so they are admitted here. In production, wait until the masters vote, or run `quorate
-    // bootstrap --new` once.
-    boss.bootstrap_forced().await?;
     let items: [AtomicU64; SLOTS as usize] = Default::default();
     let store = Store::InProcess(Arc::default(), Arc::new(items));
 

@@ -32,7 +32,7 @@ const BUCKETS: u64 = 29;
 pub struct Quota(Vec<Window>);
 
 /// The masters among which a limit is divided.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Masters {
     /// N.
     pub(crate) total: usize,
@@ -230,6 +230,14 @@ impl Window {
             self.share(masters.total, rank)
         });
         shares.fold(0, u32::saturating_add)
+    }
+
+    /// The number of units that these masters give.
+    pub(crate) fn given(&self, masters: Masters) -> u32 {
+        match self.has_slots(masters) {
+            true => self.limit,
+            false => self.shared(masters),
+        }
     }
 
     /// A node's share of the limit, of `total` nodes. `rank` is the node's place in the sorted list, if all clients

@@ -226,7 +226,8 @@ impl Lease {
     /// that of [`Mutex::run`](crate::Mutex::run).
     ///
     /// # Errors
-    /// `Lost`, with the reason.
+    /// `Lost`, with the reason. `?` makes an [`Error`] of it. Code with a generic `E: From<Error>` needs
+    /// `map_err(Error::from)` before.
     ///
     /// # Cancel safety
     /// May be dropped: that drops `future`, and the lease stays as it was.

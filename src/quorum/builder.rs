@@ -294,8 +294,7 @@ impl Builder {
     ///
     /// Call it within a tokio runtime with I/O and time enabled, because the background work runs there. When that
     /// runtime is gone, every call answers `RuntimeGone`. So make one quorum for the program, in `main`, and in tests one in
-    /// each test: each `#[tokio::test]` has a runtime of its own, and a quorum in a `static` would be closed in the
-    /// second one.
+    /// each test: each `#[tokio::test]` has a runtime of its own, and a quorum in a `static` answers it in the second one.
     ///
     /// # Errors
     /// - `Invalid` if a setting is not valid, if an address is given twice, and outside of a runtime.

@@ -19,7 +19,7 @@ use crate::{
 /// Its `Debug` is the variant's name and that line. The [`report`](Error::report) of each variant that comes from
 /// asking nodes has the answer of every node, with its address.
 ///
-/// Only `Invalid` names addresses, if they are what is wrong: it is meant for the person who sets the program up.
+/// Only `Invalid` names addresses, if they are what is wrong and cannot have a password: it is meant for the person who sets the program up.
 #[non_exhaustive]
 #[derive(Clone)]
 pub enum Error {
@@ -160,7 +160,7 @@ impl fmt::Display for Error {
             Self::Invalid(why) | Self::System(why) => f.write_str(why),
             Self::Closed => f.write_str("the quorum was shut down"),
             Self::RuntimeGone => f.write_str(
-                "the tokio runtime that made the quorum is gone: make it in main, whose runtime lives as long as the program, \
+                "the quorum's tokio runtime has ended, or there was none: make the quorum in main, whose runtime lives as long as the program, \
                  and in tests one in each",
             ),
         }
@@ -173,7 +173,7 @@ fn if_new(report: &Report) -> &'static str {
         false => "",
         true => {
             "; if these servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them \
-             within about 7 s"
+             within about 7 s; for servers of tests set QUORATE_THROWAWAY=1"
         }
     }
 }
@@ -499,7 +499,7 @@ mod tests {
             "Quarantined",
             "\"invoice:42\": too few nodes may vote yet, enough will in 35.3 s; the quarantine ends by itself; if \
              these servers have never held a lock, `quorate bootstrap --new` (Quorum::bootstrap) admits them within \
-             about 7 s (2 quarantined; 1 unreachable: no route)",
+             about 7 s; for servers of tests set QUORATE_THROWAWAY=1 (2 quarantined; 1 unreachable: no route)",
         );
         says(
             &Error::Quarantined(report(2, &[Vote::NotWaitedFor, young], Some(35_300))),

@@ -86,16 +86,16 @@ impl Rejected {
     /// - 400 Bad Request, if the key or the cost is not valid (call `validate()` when the program starts, so that the
     ///   limit itself cannot be the reason);
     /// - 503 Service Unavailable, if the limit could not be asked, or the permit was lost;
-    /// - 500 Internal Server Error, if programs that share a semaphore disagree about its limit, or the operating
-    ///   system refused something.
+    /// - 500 Internal Server Error, if programs that share a semaphore disagree about its limit, the operating
+    ///   system refused something, or the limiter's runtime is gone.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Quorum(error) => match error {
                 crate::Error::Invalid(_) => StatusCode::BAD_REQUEST,
-                crate::Error::LimitConflict(_) | crate::Error::System(_) => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
+                crate::Error::LimitConflict(_)
+                | crate::Error::System(_)
+                | crate::Error::RuntimeGone => StatusCode::INTERNAL_SERVER_ERROR,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             },
         }
@@ -159,9 +159,7 @@ fn not_asked(error: &crate::Error) -> &'static str {
             "the limit cannot be checked now: too few of its servers know yet what was used before"
         }
         crate::Error::TooSlow(_) => "the limit cannot be checked now: its servers answer too late",
-        crate::Error::Closed | crate::Error::RuntimeGone => {
-            "the limit cannot be checked now: this service is shutting down"
-        }
+        crate::Error::Closed => "the limit cannot be checked now: this service is shutting down",
         crate::Error::LimitConflict(_) => {
             "the limit cannot be checked: the programs that share it disagree about its size"
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::Quota;
+use crate::{Quota, base::quota::Masters};
 
 /// The answer of a [`RateLimiter`](crate::RateLimiter): go on, or wait for this long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,7 @@ pub struct Decision {
     /// The wait; for an allowed demand, until all units of that interval are free.
     pub(super) reset: Duration,
     pub(super) quota: Arc<Quota>,
+    pub(super) masters: Masters,
     /// No master could say what is left.
     pub(super) is_guess: bool,
 }
@@ -62,7 +63,7 @@ impl Decision {
             remaining: self.remaining,
             reset: seconds(self.reset),
             retry_after: (!self.is_allowed).then(|| seconds(self.wait).max(1)),
-            policy: Arc::clone(&self.quota),
+            policy: policy(&self.quota, self.masters),
         }
     }
 }
@@ -111,7 +112,7 @@ pub struct RateLimitHeaders {
     pub reset: u64,
     /// Seconds to wait, if the request is denied.
     pub retry_after: Option<u64>,
-    policy: Arc<Quota>,
+    policy: Option<String>,
 }
 
 impl IntoIterator for RateLimitHeaders {
@@ -126,19 +127,19 @@ impl IntoIterator for RateLimitHeaders {
             ("RateLimit-Remaining", self.remaining.to_string()),
             ("RateLimit-Reset", self.reset.to_string()),
         ];
-        all.extend(policy(&self.policy).map(|policy| ("RateLimit-Policy", policy)));
+        all.extend(self.policy.map(|policy| ("RateLimit-Policy", policy)));
         all.extend(self.retry_after.map(|s| ("Retry-After", s.to_string())));
         all.into_iter()
     }
 }
 
-/// The value of `RateLimit-Policy`: `50;w=1, 2000;w=60`. An interval that is not a number of seconds cannot be written
+/// The value of `RateLimit-Policy`: `50;w=1, 2000;w=60`, with what these masters give of each limit. An interval that is not a number of seconds cannot be written
 /// there, and a rounded one would be another limit.
-fn policy(quota: &Quota) -> Option<String> {
+fn policy(quota: &Quota, masters: Masters) -> Option<String> {
     let windows = quota.windows().iter();
     let whole = windows.filter(|window| window.period.subsec_nanos() == 0);
     let all: Vec<String> = whole
-        .map(|window| format!("{};w={}", window.limit, window.period.as_secs()))
+        .map(|window| format!("{};w={}", window.given(masters), window.period.as_secs()))
         .collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
@@ -146,6 +147,16 @@ fn policy(quota: &Quota) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::quota::SLOTS_UP_TO;
+
+    fn masters(are_ranked: bool) -> Masters {
+        Masters {
+            total: 3,
+            are_ranked,
+            max_ttl: Duration::from_secs(30),
+            slots_up_to: SLOTS_UP_TO,
+        }
+    }
 
     #[test]
     fn headers_are_in_whole_seconds() {
@@ -158,6 +169,7 @@ mod tests {
             binds: 50,
             reset: Duration::from_millis(1200),
             quota: Arc::clone(&quota),
+            masters: masters(true),
             is_guess: false,
         };
         let all: Vec<String> = denied
@@ -186,9 +198,19 @@ mod tests {
     #[test]
     fn a_policy_leaves_out_intervals_that_are_not_whole_seconds() {
         let of = |ms: u64| Quota::new(5, Duration::from_millis(ms));
-        assert_eq!(policy(&of(100)), None);
-        assert_eq!(policy(&of(1_500)), None);
-        let some = policy(&of(100).and(of(2_000)).and(Quota::per_hour(90)));
+        assert_eq!(policy(&of(100), masters(true)), None);
+        assert_eq!(policy(&of(1_500), masters(true)), None);
+        let some = policy(
+            &of(100).and(of(2_000)).and(Quota::per_hour(90)),
+            masters(true),
+        );
         assert_eq!(some.as_deref(), Some("5;w=2, 90;w=3600"));
+    }
+    #[test]
+    fn a_policy_names_what_the_masters_give() {
+        let quota = Quota::per_minute(20).and(Quota::per_second(5));
+        let of = |are_ranked| policy(&quota, masters(are_ranked));
+        assert_eq!(of(true).as_deref(), Some("5;w=1, 20;w=60"));
+        assert_eq!(of(false).as_deref(), Some("5;w=1, 18;w=60"));
     }
 }

@@ -322,6 +322,7 @@ impl RateLimiter {
             binds: room.limit,
             reset: room.free_at.since(self.engine.now()),
             quota: Arc::clone(&self.quota),
+            masters: self.masters,
             is_guess: false,
         }
     }
@@ -337,6 +338,7 @@ impl RateLimiter {
             binds: room.limit,
             reset: wait,
             quota: Arc::clone(&self.quota),
+            masters: self.masters,
             is_guess: false,
         }
     }

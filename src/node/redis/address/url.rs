@@ -21,6 +21,10 @@ pub(super) fn parse(url: &str) -> Result<ConnectionInfo, String> {
             "it contains a blank: separate URLs by commas, and write a blank in a password as %20"
                 .into()
         }
+        // The text is not shown, because it may have a password.
+        false if !url.contains(":/") => {
+            "it has no scheme: write redis:// (or rediss://) before it".into()
+        }
         false => why,
     })
 }
