@@ -1,5 +1,14 @@
 //! Units of rate limits. Each unit is given by one node; if that node may have enough, it is the only one that is asked
 //! (protocol §7).
+//!
+//! A [`Search`] waits in one place at a time, and [`Rates::advance`] says what it does when that wait is over:
+//!
+//! | it waits in | for | then |
+//! | --- | --- | --- |
+//! | `ready` | its turn in this step of the engine | [`Next`] |
+//! | `searches` | the answers to its requests for units | `ready` |
+//! | `looks` | the answers to a LOOK, together with others | `ready` |
+//! | `parked` | nodes that are being met | `ready` |
 
 mod limit;
 mod limits;
@@ -7,6 +16,7 @@ mod nodes;
 mod search;
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -45,6 +55,8 @@ const SHORTEST_REST: Duration = Duration::from_millis(1);
 /// All limits that are in use in this process, and the requests for them.
 pub(super) struct Rates {
     limits: Limits,
+    /// Searches that take their next step now.
+    ready: VecDeque<Search>,
     searches: ById<RoundId, Search>,
     /// The LOOKs that are under way, and the searches that wait for the results.
     looks: ById<RoundId, Looks>,
@@ -53,6 +65,26 @@ pub(super) struct Rates {
     /// Searches that wait for nodes that are being met.
     parked: ById<RoundId, Search>,
     purse: Weak<dyn Purse>,
+}
+
+/// The next step of a search.
+enum Next {
+    /// It has to decide again.
+    Decide,
+    /// Asks these nodes for this many units each.
+    Ask(Vec<(usize, u32)>),
+    /// Asks all nodes which units are taken.
+    Look,
+    /// Waits for nodes that are being met, because they may have units.
+    Park,
+    /// The caller gets these units, which were asked for at this time.
+    Give(Vec<Part>, Tick),
+    /// There are not enough units before this time has passed.
+    Deny(Duration),
+    /// The caller only wanted to know what is left.
+    Show,
+    /// No node can say if there are units.
+    NoNode,
 }
 
 /// A LOOK on all nodes.
@@ -67,6 +99,7 @@ impl Rates {
     pub(super) fn new(purse: Weak<dyn Purse>) -> Self {
         Self {
             limits: Limits::default(),
+            ready: VecDeque::new(),
             searches: ById::new(),
             looks: ById::new(),
             late: ById::new(),
@@ -85,7 +118,8 @@ impl Rates {
         limit.drop_gone();
         if spending.waits != Waits::Never {
             limit.queue().line.push_back(spending);
-            return self.serve(cluster, id);
+            self.serve(cluster, id);
+            return self.advance(cluster);
         }
         // A caller that does not wait must not overtake those that do.
         if limit.is_waited_for() {
@@ -99,7 +133,9 @@ impl Rates {
             return;
         }
         let (amount, grace) = (spending.amount, spending.grace);
-        self.go_on(cluster, Search::new(id, For::One(spending), amount, grace));
+        self.ready
+            .push_back(Search::new(id, For::One(spending), amount, grace));
+        self.advance(cluster);
     }
 
     pub(super) fn peek(
@@ -110,10 +146,9 @@ impl Rates {
         reply: Responder<Outcome>,
     ) {
         let id = self.limits.used(cluster, &limited);
-        self.go_on(
-            cluster,
-            Search::new(id, For::Peek(reply), Amount::exactly(1), grace),
-        );
+        self.ready
+            .push_back(Search::new(id, For::Peek(reply), Amount::exactly(1), grace));
+        self.advance(cluster);
     }
 
     pub(super) fn stop_waiting(&mut self, cluster: &mut Cluster, limited: &Arc<Limited>) {
@@ -126,6 +161,7 @@ impl Rates {
         {
             limit.queue().due = None;
             self.serve(cluster, id);
+            self.advance(cluster);
         }
     }
 
@@ -143,6 +179,7 @@ impl Rates {
         {
             limit.queue().due = None;
             self.serve(cluster, id);
+            self.advance(cluster);
         }
     }
 
@@ -153,12 +190,14 @@ impl Rates {
                 limit.queue().due = None;
             }
             self.serve(cluster, id);
+            self.advance(cluster);
         }
         // The order must come from the seed, not from a hash, so that a simulation can be repeated.
         let mut parked: Vec<RoundId> = self.parked.keys().copied().collect();
         parked.sort_unstable();
         for round in parked {
             self.unpark(cluster, round);
+            self.advance(cluster);
         }
     }
 
@@ -169,11 +208,12 @@ impl Rates {
         if let Some(limit) = self.limits.get_mut(&id) {
             limit.queue().due = None;
             self.serve(cluster, id);
+            self.advance(cluster);
         }
     }
 
-    /// Starts a search for the callers at the front.
-    pub(super) fn serve(&mut self, cluster: &mut Cluster, id: LimitId) {
+    /// Makes a search for the callers at the front.
+    fn serve(&mut self, cluster: &mut Cluster, id: LimitId) {
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
@@ -192,13 +232,14 @@ impl Rates {
             return;
         };
         limit.queue().is_served = true;
-        self.go_on(cluster, Search::new(id, For::Line, amount, grace));
+        self.ready
+            .push_front(Search::new(id, For::Line, amount, grace));
     }
 
     // ---- inside -----------------------------------------------------------------------------
 
     /// Gives units back. The request is sent once, whether it arrives or not.
-    pub(super) fn refund(&mut self, cluster: &mut Cluster, id: LimitId, parts: Vec<Part>) {
+    fn refund(&mut self, cluster: &mut Cluster, id: LimitId, parts: Vec<Part>) {
         let Some(limit) = self.limits.get_mut(&id) else {
             return;
         };
@@ -245,6 +286,7 @@ impl Rates {
     /// The engine ends.
     pub(super) fn clear(&mut self) {
         self.limits = Limits::default();
+        self.ready.clear();
         self.searches.clear();
         self.looks.clear();
         self.late.clear();
@@ -262,10 +304,35 @@ const SOON: Duration = Duration::from_secs(1);
 const MOST_COLLISIONS: u32 = 8;
 
 impl Rates {
-    /// Carries out the next planned step of a search.
-    fn go_on(&mut self, cluster: &mut Cluster, mut search: Search) {
+    /// Takes the next step of all searches that are ready. A step leaves the search where it waits, or ends it; no step
+    /// calls the next one. What follows from a step comes before the other searches.
+    fn advance(&mut self, cluster: &mut Cluster) {
+        while let Some(mut search) = self.ready.pop_front() {
+            match self.next(cluster, &mut search) {
+                Next::Decide => self.ready.push_front(search),
+                Next::Ask(nodes) => self.ask(cluster, search, nodes),
+                Next::Look => self.look(cluster, search),
+                Next::Park => self.park(cluster, search),
+                Next::Give(parts, since) => self.give(cluster, search, parts, since),
+                Next::Deny(wait) => self.deny(cluster, search, wait),
+                Next::Show => self.show(cluster, search),
+                Next::NoNode => self.no_node(cluster, search),
+            }
+        }
+    }
+
+    fn next(&mut self, cluster: &mut Cluster, search: &mut Search) -> Next {
+        debug_assert!(search.is_answered(), "it waits for answers");
+        match search.asked.is_empty() {
+            true => self.decide(cluster, search),
+            false => self.settle(cluster, search),
+        }
+    }
+
+    fn decide(&mut self, cluster: &mut Cluster, search: &mut Search) -> Next {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
-            return;
+            debug_assert!(false, "a limit is forgotten although it is searched");
+            return Next::NoNode;
         };
         search.look_at_nodes(limit.silences(cluster, search.grace));
         for (node, silence) in search.silent.iter().enumerate() {
@@ -280,40 +347,53 @@ impl Rates {
         }
         let plan = match search.whom {
             _ if search.is_in_vain() => Plan::Never,
-            For::Peek(_) if !limit.is_known(cluster, &search) => Plan::Look,
+            For::Peek(_) if !limit.is_known(cluster, search) => Plan::Look,
             For::Peek(_) => Plan::Wait(Duration::ZERO),
-            _ => limit.plan(cluster, &search),
+            _ => limit.plan(cluster, search),
         };
         if plan == Plan::Never && search.asks_the_late_again() {
-            return self.go_on(cluster, search);
+            return Next::Decide;
         }
         if matches!(plan, Plan::Wait(_) | Plan::Never) && search.may_park(cluster) {
-            return self.park(cluster, search);
-        }
-        if search.is_in_vain() {
-            return self.no_node(cluster, search);
-        }
-        if let (For::Peek(_), Plan::Look) = (&search.whom, &plan) {
-            return self.look(cluster, search);
-        }
-        if let For::Peek(reply) = search.whom {
-            let wait = limit.wait(cluster, &search.silent, 1);
-            let room = limit.room(cluster, search.grace, 1, None);
-            let _ = reply.send(Ok(Outcome::Denied { wait, room }));
-            return;
+            return Next::Park;
         }
         match plan {
             Plan::Ask(_) if search.tries >= TRIES => {
                 let bucket = limit.limited.windows.first().map_or(1, |w| w.bucket());
-                let wait = Duration::from_millis(bucket).min(SOON);
-                self.deny(cluster, search, wait);
+                Next::Deny(Duration::from_millis(bucket).min(SOON))
             }
-            Plan::Ask(nodes) => self.ask(cluster, search, nodes),
-            Plan::Look => self.look(cluster, search),
-            Plan::Wait(wait) => self.deny(cluster, search, wait),
-            // There would be enough units if all nodes answered.
-            Plan::Never => self.no_node(cluster, search),
+            Plan::Ask(nodes) => Next::Ask(nodes),
+            Plan::Look => Next::Look,
+            Plan::Wait(_) if matches!(search.whom, For::Peek(_)) => Next::Show,
+            Plan::Wait(wait) => Next::Deny(wait),
+            // No node answers, or there would be enough units if all nodes answered.
+            Plan::Never => Next::NoNode,
         }
+    }
+
+    /// All nodes that were asked for units have answered.
+    fn settle(&mut self, cluster: &mut Cluster, search: &mut Search) -> Next {
+        let late = search.late_nodes();
+        let (parts, since) = search.take_given();
+        if count(&parts) >= search.amount.least
+            && let Some(since) = since
+        {
+            let since = match cluster.rule_holds(Rule::AgeFromSending) {
+                true => since,
+                false => cluster.now,
+            };
+            if cluster.now < since.plus(search.age) {
+                return Next::Give(parts, since);
+            }
+            // The next attempt asks other nodes, so this one does not count as a failed attempt.
+            search.tries = search.tries.saturating_sub(1);
+            search.late += 1;
+            search.failed.extend(late);
+        } else {
+            search.collided |= !parts.is_empty();
+        }
+        self.refund(cluster, search.limit, parts);
+        Next::Decide
     }
 
     /// Sets a search aside while nodes are being met, because they may have units.
@@ -329,11 +409,10 @@ impl Rates {
 
     /// A node was met, or the wait for nodes is over.
     fn unpark(&mut self, cluster: &mut Cluster, round: RoundId) {
-        let Some(search) = self.parked.remove(&round) else {
-            return;
-        };
-        cluster.timers.cancel(Key::of(Purpose::Spend.of(round)));
-        self.go_on(cluster, search);
+        if let Some(search) = self.parked.remove(&round) {
+            cluster.timers.cancel(Key::of(Purpose::Spend.of(round)));
+            self.ready.push_front(search);
+        }
     }
 
     fn ask(&mut self, cluster: &mut Cluster, mut search: Search, nodes: Vec<(usize, u32)>) {
@@ -379,35 +458,10 @@ impl Rates {
             });
         }
         if search.is_answered() {
-            return self.answered(cluster, search);
+            return self.ready.push_front(search);
         }
         round::arm(cluster, tag);
         self.searches.insert(round, search);
-    }
-
-    /// All nodes that were asked for units have answered.
-    fn answered(&mut self, cluster: &mut Cluster, mut search: Search) {
-        let late = search.late_nodes();
-        let (parts, since) = search.take_given();
-        if count(&parts) >= search.amount.least
-            && let Some(since) = since
-        {
-            let since = match cluster.rule_holds(Rule::AgeFromSending) {
-                true => since,
-                false => cluster.now,
-            };
-            if cluster.now < since.plus(search.age) {
-                return self.give(cluster, search, parts, since);
-            }
-            // The next attempt asks other nodes, so this one does not count as a failed attempt.
-            search.tries = search.tries.saturating_sub(1);
-            search.late += 1;
-            search.failed.extend(late);
-        } else {
-            search.collided |= !parts.is_empty();
-        }
-        self.refund(cluster, search.limit, parts);
-        self.go_on(cluster, search);
     }
 
     /// Asks all nodes which units are taken. If such a LOOK is under way already, waits for its result.
@@ -450,6 +504,15 @@ impl Rates {
         self.looks.insert(round, looks);
         round::arm(cluster, tag);
         self.look_is_over(cluster, round);
+    }
+
+    fn show(&mut self, cluster: &mut Cluster, search: Search) {
+        let (Some(limit), For::Peek(reply)) = (self.limits.get(search.limit), search.whom) else {
+            return;
+        };
+        let wait = limit.wait(cluster, &search.silent, 1);
+        let room = limit.room(cluster, search.grace, 1, None);
+        let _ = reply.send(Ok(Outcome::Denied { wait, room }));
     }
 
     fn deny(&mut self, cluster: &mut Cluster, search: Search, wait: Duration) {
@@ -608,6 +671,7 @@ impl Rates {
             }
             _ => self.spent(cluster, round, node, answer),
         }
+        self.advance(cluster);
     }
 
     /// The answers are due.
@@ -618,7 +682,8 @@ impl Rates {
         round: RoundId,
     ) {
         if self.parked.contains_key(&round) {
-            return self.unpark(cluster, round);
+            self.unpark(cluster, round);
+            return self.advance(cluster);
         }
         let outstanding: Vec<usize> = match purpose {
             Purpose::Meter => self
@@ -647,6 +712,7 @@ impl Rates {
                 }
             }
         }
+        self.advance(cluster);
     }
 
     fn spent(
@@ -700,7 +766,7 @@ impl Rates {
             && let Some(search) = self.searches.remove(&round)
         {
             cluster.timers.cancel(Key::of(Purpose::Spend.of(round)));
-            self.answered(cluster, search);
+            self.ready.push_front(search);
         }
     }
 
@@ -762,18 +828,21 @@ impl Rates {
             return;
         }
         cluster.timers.cancel(Key::of(Purpose::Meter.of(round)));
-        let Some(looks) = self.looks.remove(&round) else {
+        let Some(mut looks) = self.looks.remove(&round) else {
             return;
         };
         if let Some(limit) = self.limits.get_mut(&looks.limit) {
             limit.queue().looking = None;
             limit.drop_idle_queue();
         }
-        for mut search in looks.waiting {
+        for search in looks.waiting.iter_mut() {
             for (node, silence) in &looks.silent {
                 search.found_silent(*node, silence.clone());
             }
-            self.go_on(cluster, search);
+        }
+        // In the order in which they came.
+        for search in looks.waiting.into_iter().rev() {
+            self.ready.push_front(search);
         }
     }
 }
