@@ -95,7 +95,7 @@ impl Surveys {
             Question::InspectPool(pool),
             Question::InspectRwlock(name.clone()),
         ];
-        self.ask(cluster, questions, Then::Inspect { name, reply });
+        self.begin(cluster, questions, Then::Inspect { name, reply });
     }
 
     pub(super) fn evict(&mut self, cluster: &mut Cluster, name: Name, reply: Responder<bool>) {
@@ -107,7 +107,7 @@ impl Surveys {
             name: name.clone(),
             reply,
         };
-        self.ask(cluster, questions, then);
+        self.begin(cluster, questions, then);
         // Each node gets this after the eviction.
         eviction::hand_over(cluster, name);
     }
@@ -125,7 +125,7 @@ impl Surveys {
             agreed,
             reply,
         };
-        self.ask(cluster, [question], then);
+        self.begin(cluster, [question], then);
     }
 
     pub(super) fn resize(
@@ -143,7 +143,7 @@ impl Surveys {
             to,
             reply,
         };
-        self.ask(cluster, [question], then);
+        self.begin(cluster, [question], then);
     }
 
     pub(super) fn evict_slot(
@@ -154,7 +154,7 @@ impl Surveys {
         reply: Responder<bool>,
     ) {
         let question = Question::InspectPool(pool.clone());
-        self.ask(cluster, [question], Then::ReadHolder { pool, slot, reply });
+        self.begin(cluster, [question], Then::ReadHolder { pool, slot, reply });
     }
 
     pub(super) fn heard(
@@ -205,7 +205,22 @@ impl Surveys {
         self.0.len()
     }
 
-    fn ask<const N: usize>(&mut self, cluster: &mut Cluster, questions: [Question; N], then: Then) {
+    fn begin<const N: usize>(
+        &mut self,
+        cluster: &mut Cluster,
+        questions: [Question; N],
+        then: Then,
+    ) {
+        let round = self.ask(cluster, questions, then);
+        self.look(cluster, round);
+    }
+
+    fn ask<const N: usize>(
+        &mut self,
+        cluster: &mut Cluster,
+        questions: [Question; N],
+        then: Then,
+    ) -> RoundId {
         let round = cluster.new_round();
         let mut survey = Survey {
             answers: Vec::with_capacity(N),
@@ -222,34 +237,38 @@ impl Surveys {
             survey.answers.push(answers);
         }
         self.0.insert(round, survey);
-        self.look(cluster, round);
+        round
     }
 
-    /// Goes on once every node has answered or is not waited for any more.
+    /// Goes on once every node has answered or is not waited for any more, and so does what follows from the answers.
     fn look(&mut self, cluster: &mut Cluster, round: RoundId) {
         let is_answered = |survey: &Survey| survey.answers.iter().all(|it| it.waiting() == 0);
-        if !self.0.get(&round).is_some_and(is_answered) {
-            return;
-        }
-        if let Some(Survey { answers, then, .. }) = self.0.remove(&round) {
+        let mut next = Some(round);
+        while let Some(round) = next
+            && self.0.get(&round).is_some_and(is_answered)
+            && let Some(Survey { answers, then, .. }) = self.0.remove(&round)
+        {
             for (number, _) in (0..).zip(&answers) {
                 cluster
                     .timers
                     .cancel(Key::of(Purpose::Survey(number).of(round)));
             }
-            self.end(cluster, then, answers);
+            next = self.end(cluster, then, answers);
         }
     }
 
-    /// Every node has answered, or is not waited for any more.
-    fn end(&mut self, cluster: &mut Cluster, then: Then, answers: Vec<Answers<Answer>>) {
+    /// Every node has answered, or is not waited for any more. Returns the survey that follows.
+    fn end(
+        &mut self,
+        cluster: &mut Cluster,
+        then: Then,
+        answers: Vec<Answers<Answer>>,
+    ) -> Option<RoundId> {
         let mut answers = answers.into_iter();
-        let Some(first) = answers.next() else { return };
+        let first = answers.next()?;
         match then {
             Then::Inspect { name, reply } => {
-                let (Some(slots), Some(rwlock)) = (answers.next(), answers.next()) else {
-                    return;
-                };
+                let (slots, rwlock) = (answers.next()?, answers.next()?);
                 let mutex = first.read(inspection::mutex);
                 let slots = slots.read(Answer::into_pool);
                 let rwlock = rwlock.read(inspection::rwlock);
@@ -264,7 +283,7 @@ impl Surveys {
                 }));
             }
             Then::Evict { name, reply } => {
-                let Some(rwlock) = answers.next() else { return };
+                let rwlock = answers.next()?;
                 let mutex = first.read(eviction::evicted);
                 let rwlock = rwlock.read(eviction::evicted);
                 let _ = reply.send(eviction::end(cluster, &name, &mutex, &rwlock));
@@ -292,7 +311,7 @@ impl Surveys {
                         limit,
                         reply,
                     };
-                    self.ask(cluster, [question], then);
+                    return Some(self.ask(cluster, [question], then));
                 }
                 Err(error) => drop(reply.send(Err(error))),
             },
@@ -324,7 +343,7 @@ impl Surveys {
                             then: Then::EvictSlot { pool, reply },
                         };
                         self.0.insert(round, survey);
-                        self.look(cluster, round);
+                        return Some(round);
                     }
                     Err(error) => drop(reply.send(Err(error))),
                 }
@@ -337,5 +356,6 @@ impl Surveys {
                 });
             }
         }
+        None
     }
 }
