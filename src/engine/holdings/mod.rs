@@ -194,7 +194,10 @@ impl Holdings {
             None => drop(reply),
             Some(held) => match held.shared.lost_now() {
                 Some(lost) => drop(reply.send(Err(lost.into()))),
-                None => self.send_extension(cluster, id, Some(reply)),
+                None => {
+                    let decided = self.send_extension(cluster, id, Some(reply));
+                    self.look_at_lease(cluster, decided);
+                }
             },
         }
     }
@@ -218,7 +221,8 @@ impl Holdings {
         if let Some(extension) = self.extensions.get_mut(&round) {
             let held = self.leases.get_mut(&extension.lease());
             extension.heard(cluster, held, node, answer);
-            self.look_at_extension(cluster, round);
+            let decided = self.look_at_extension(cluster, round);
+            self.look_at_lease(cluster, decided);
         }
     }
 
@@ -281,7 +285,8 @@ impl Holdings {
     pub(super) fn extension_due(&mut self, cluster: &mut Cluster, round: RoundId) {
         if let Some(extension) = self.extensions.get_mut(&round) {
             extension.due(cluster, round);
-            self.look_at_extension(cluster, round);
+            let decided = self.look_at_extension(cluster, round);
+            self.look_at_lease(cluster, decided);
         }
     }
 
@@ -352,19 +357,22 @@ impl Holdings {
         self.leases.remove(&id)
     }
 
-    fn send_extension(&mut self, cluster: &mut Cluster, id: LeaseId, reply: Option<Responder<()>>) {
-        let Some(held) = self.leases.get(&id) else {
-            return;
-        };
+    /// Returns the lease if the extension is decided already.
+    fn send_extension(
+        &mut self,
+        cluster: &mut Cluster,
+        id: LeaseId,
+        reply: Option<Responder<()>>,
+    ) -> Option<LeaseId> {
+        let held = self.leases.get(&id)?;
         let (round, extension) = Extension::begin(cluster, id, held, reply);
         self.extensions.insert(round, extension);
-        self.look_at_extension(cluster, round);
+        self.look_at_extension(cluster, round)
     }
 
-    fn look_at_extension(&mut self, cluster: &mut Cluster, round: RoundId) {
-        let Some(extension) = self.extensions.get_mut(&round) else {
-            return;
-        };
+    /// Returns the lease if the extension was decided now.
+    fn look_at_extension(&mut self, cluster: &mut Cluster, round: RoundId) -> Option<LeaseId> {
+        let extension = self.extensions.get_mut(&round)?;
         let (id, leases) = (extension.lease(), self.leases.len());
         let decided = extension.decide(cluster, self.leases.get_mut(&id), leases);
         if let Some(held) = self.leases.get_mut(&id)
@@ -377,7 +385,12 @@ impl Holdings {
             cluster.timers.cancel(Key::of(Purpose::Extend.of(round)));
             self.extensions.remove(&round);
         }
-        if decided {
+        decided.then_some(id)
+    }
+
+    /// An extension of this lease, if there is one, was decided.
+    fn look_at_lease(&mut self, cluster: &mut Cluster, decided: Option<LeaseId>) {
+        if let Some(id) = decided {
             self.lease_due(cluster, id);
         }
     }
