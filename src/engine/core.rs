@@ -17,7 +17,6 @@ use crate::{
         bootstrap::Bootstrap,
         cluster::Cluster,
         event::Event,
-        grant::Grant,
         holdings::Holdings,
         own_holder::OwnHolder,
         rates::Rates,
@@ -104,6 +103,7 @@ impl Core {
             } else {
                 self.obey(event);
             }
+            self.hold_grants();
         }
         self.settle();
     }
@@ -127,8 +127,7 @@ impl Core {
             _ if self.shutdown.is_closed() => {}
             Event::Acquire(acquisition) => {
                 self.own_holder.begins(&self.acquisitions, &acquisition);
-                let grant = self.acquisitions.begin(cluster, acquisition);
-                self.hold(grant);
+                self.acquisitions.begin(cluster, acquisition);
             }
             Event::Inspect { name, reply } => self.surveys.inspect(cluster, name, reply),
             Event::Evict { name, reply } => self.surveys.evict(cluster, name, reply),
@@ -184,6 +183,7 @@ impl Core {
                     .rest_is_over(&mut self.cluster, acquisition);
             }
         }
+        self.hold_grants();
     }
 
     // ---- what the nodes say -----------------------------------------------------------------
@@ -194,8 +194,7 @@ impl Core {
         let (tag, node, answer) = match heard {
             Heard::Answer { tag, node, answer } => (tag, node, answer),
             Heard::Push { node, push } => {
-                let grant = self.acquisitions.pushed(cluster, node, &push);
-                return self.hold(grant);
+                return self.acquisitions.pushed(cluster, node, &push);
             }
         };
         let round = tag.round;
@@ -206,10 +205,8 @@ impl Core {
             | Purpose::Take
             | Purpose::GiveBack) => match self.acquisitions.by_round(round) {
                 Some(id) => {
-                    let grant = self
-                        .acquisitions
+                    self.acquisitions
                         .answered(cluster, id, purpose, node, answer);
-                    self.hold(grant);
                 }
                 None => self.holdings.late_grant(cluster, round, node, &answer),
             },
@@ -241,9 +238,11 @@ impl Core {
         }
     }
 
-    fn hold(&mut self, grant: Option<Box<Grant>>) {
-        if let Some(grant) = grant {
-            self.holdings.begin(&mut self.cluster, *grant);
+    /// Makes leases of the acquisitions that were won. It comes after each step of one, so that late answers find the
+    /// lease.
+    fn hold_grants(&mut self) {
+        while let Some(grant) = self.acquisitions.next_grant() {
+            self.holdings.begin(&mut self.cluster, grant);
         }
     }
 
@@ -251,8 +250,8 @@ impl Core {
     fn look_at_queued(&mut self) {
         self.rates.look_at_nodes(&mut self.cluster);
         for id in self.acquisitions.look_at_nodes(&self.cluster) {
-            let grant = self.acquisitions.look(&mut self.cluster, id);
-            self.hold(grant);
+            self.acquisitions.advance(&mut self.cluster, id);
+            self.hold_grants();
         }
     }
 
@@ -267,6 +266,7 @@ impl Core {
                 break;
             };
             self.ring(key);
+            self.hold_grants();
         }
         let due = self.own_holder.due(&self.acquisitions);
         if due.is_some_and(|due| due <= seen) {
@@ -292,8 +292,7 @@ impl Core {
                 self.wait_for_nodes(Asked::Rested(id));
             }
             Key::Acquisition(id) => {
-                let grant = self.acquisitions.due(cluster, id);
-                self.hold(grant);
+                self.acquisitions.due(cluster, id);
             }
             Key::Limit(id) => self.rates.line_due(cluster, id),
             Key::Sleep(id) => self.sleeps.over(id),
@@ -307,8 +306,7 @@ impl Core {
         let (cluster, round) = (&mut self.cluster, tag.round);
         match tag.purpose {
             Purpose::Acquire | Purpose::Raise | Purpose::Take => {
-                let grant = self.acquisitions.answers_due(cluster, round);
-                self.hold(grant);
+                self.acquisitions.answers_due(cluster, round);
             }
             Purpose::Extend => self.holdings.extension_due(cluster, round),
             Purpose::Release => self.holdings.release_due(cluster, round),
@@ -353,6 +351,7 @@ impl Core {
         loop {
             while let Some(heard) = self.cluster.next_heard() {
                 self.route(heard);
+                self.hold_grants();
             }
             if !self.waits_for_nodes()
                 && let Some(asked) = self.startup.pop()
@@ -360,6 +359,7 @@ impl Core {
                 self.obey_after_startup(asked);
             }
             self.acquisitions.begin_throttled(&mut self.cluster);
+            self.hold_grants();
             if !self.cluster.has_heard() && (self.startup.is_empty() || self.waits_for_nodes()) {
                 break;
             }

@@ -1,7 +1,7 @@
 //! One attempt: one owner, one round of votes, and the raise if the tokens are unequal (protocol §3, client steps 1 to
 //! 5).
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use uuid::Uuid;
 
@@ -255,7 +255,7 @@ impl Attempt {
 
     /// The thing that the attempt has won, with this token. `waited` is the owner under which the nodes registered the
     /// wait.
-    pub(super) fn won(self, token: u64, waited: Option<Entry>) -> Won {
+    pub(super) fn won(&mut self, token: u64, waited: Option<Entry>) -> Won {
         let good = Good {
             until: valid_until(self.t0, self.ttl),
             notice: notice(self.ttl),
@@ -273,9 +273,9 @@ impl Attempt {
             raising: self.raising().collect(),
             lacking: Vec::new(),
             limit: None,
-            target: self.target,
-            entry: self.entry,
-            asked: self.asked,
+            target: self.target.clone(),
+            entry: self.entry.clone(),
+            asked: mem::take(&mut self.asked),
         }
     }
 

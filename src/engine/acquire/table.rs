@@ -1,10 +1,10 @@
-//! The table of acquisitions, and the stage of each. No other file changes a stage.
+//! The table of acquisitions, and the stage of each. Only an [`Index`] changes a stage.
 
 use std::{hash::RandomState, mem};
 
 use super::{attempt::Attempt, queued::Queued, waiter::Waiter};
 use crate::{
-    base::{ids::ById, owner::Entry, shrink::Shrink as _},
+    base::{clock::Tick, ids::ById, owner::Entry, shrink::Shrink as _},
     engine::{cluster::Cluster, event::AcquisitionId, timers::Key},
     node::session::RoundId,
 };
@@ -12,6 +12,12 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Table {
     all: ById<AcquisitionId, Row>,
+    index: Index,
+}
+
+/// The ways to an acquisition, according to its stage.
+#[derive(Default)]
+pub(super) struct Index {
     /// The acquisition that expects the answers of a round.
     rounds: ById<RoundId, AcquisitionId>,
     /// The queued acquisitions, by the owner that pushes name. The owners in pushes come from outside, so the hash
@@ -26,16 +32,38 @@ pub(super) struct Row {
     stage: Stage,
 }
 
+/// An acquisition stays in one of the last four stages. It passes through the others within a step of the engine.
 pub(super) enum Stage {
-    /// It asks the nodes next, within the same step of the engine.
+    /// It is for a slot, or needs a permit to ask.
+    Enters,
+    /// It makes an attempt, or joins the queue at once if others were queued there a moment ago.
     Begins,
+    /// It asks the nodes.
+    Asks,
+    /// It takes a place in the queue of a mutex. With `only_last` only one behind all others, because no node has named
+    /// them yet. `counter` is the greatest counter that was seen.
+    Joins {
+        only_last: bool,
+        counter: u64,
+    },
     /// Too many acquisitions of its target are asking, or the nodes have enough to answer.
-    Throttled,
+    /// Until this time at most.
+    Throttled(Option<Tick>),
     Attempt(Box<Attempt>),
-    /// It rests between two attempts.
-    Rest,
+    /// It rests between two attempts, until this time at most.
+    Rest(Tick),
     /// It is in the queue of a mutex, or looks for a slot. A search for a slot may be for a caller that does not wait.
     Queued(Queued),
+}
+
+impl Stage {
+    /// Returns true if an acquisition may stay in it.
+    fn lasts(&self) -> bool {
+        match self {
+            Self::Enters | Self::Begins | Self::Asks | Self::Joins { .. } => false,
+            Self::Throttled(_) | Self::Attempt(_) | Self::Rest(_) | Self::Queued(_) => true,
+        }
+    }
 }
 
 impl Row {
@@ -43,23 +71,15 @@ impl Row {
         &self.stage
     }
 
-    /// Its waiter, and its stage to work on. Only [`Table::set`] moves it to another stage.
+    /// Its waiter, and its stage to work on. Only [`Index::set`] moves it to another stage.
     pub(super) fn parts(&mut self) -> (&mut Box<Waiter>, &mut Stage) {
         (&mut self.waiter, &mut self.stage)
-    }
-
-    pub(super) fn into_attempt(self) -> Option<(Box<Waiter>, Box<Attempt>)> {
-        match self.stage {
-            Stage::Attempt(attempt) => Some((self.waiter, attempt)),
-            _ => None,
-        }
     }
 }
 
 impl Table {
-    /// Inserts a new acquisition, which begins.
-    pub(super) fn insert(&mut self, waiter: Box<Waiter>) {
-        let stage = Stage::Begins;
+    pub(super) fn insert(&mut self, waiter: Box<Waiter>, stage: Stage) {
+        debug_assert!(!stage.lasts(), "it has to be advanced");
         self.all
             .insert(waiter.acquisition.id, Row { waiter, stage });
     }
@@ -72,83 +92,32 @@ impl Table {
         self.all.get_mut(&id)
     }
 
-    /// Moves an acquisition to this stage.
-    pub(super) fn set(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: Stage) {
-        if let Some(one) = self.all.get_mut(&id) {
-            let before = mem::replace(&mut one.stage, stage);
-            self.stage_left(cluster, id, &before);
-            self.stage_entered(id);
-        }
+    /// The acquisition, and the index that has to hear of each change of its stage.
+    pub(super) fn row(&mut self, id: AcquisitionId) -> Option<(&mut Row, &mut Index)> {
+        Some((self.all.get_mut(&id)?, &mut self.index))
     }
 
     /// Removes an acquisition that is over.
     pub(super) fn remove(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<Row> {
         let one = self.all.remove(&id)?;
-        self.stage_left(cluster, id, &one.stage);
+        self.index.left(cluster, id, &one.stage);
         self.all.shrink_if_empty();
-        self.rounds.shrink_if_empty();
-        self.owners.shrink_if_empty();
+        self.index.rounds.shrink_if_empty();
+        self.index.owners.shrink_if_empty();
         Some(one)
     }
 
-    /// Takes back everything that the nodes know of a queued acquisition. From now on they know it under this owner.
-    pub(super) fn set_owner(&mut self, cluster: &mut Cluster, id: AcquisitionId, owner: Entry) {
-        if let Some(one) = self.all.get_mut(&id)
-            && let Stage::Queued(queued) = &mut one.stage
-        {
-            queued.roll_back(cluster, &one.waiter);
-            cluster.timers.cancel(Key::of(queued.common().tag()));
-            self.rounds.remove(&queued.common().round);
-            self.owners.remove(&queued.common().owner);
-            queued.set_owner(cluster, &mut one.waiter, owner);
-            self.stage_entered(id);
-        }
-    }
-
-    fn stage_entered(&mut self, id: AcquisitionId) {
-        match self.all.get(&id).map(Row::stage) {
-            Some(Stage::Attempt(attempt)) => {
-                self.attempts += 1;
-                self.rounds.insert(attempt.round, id);
-            }
-            Some(Stage::Queued(queued)) => {
-                let common = queued.common();
-                self.rounds.insert(common.round, id);
-                self.owners.insert(common.owner.clone(), id);
-            }
-            _ => {}
-        }
-    }
-
-    fn stage_left(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
-        match stage {
-            Stage::Begins => {}
-            Stage::Throttled | Stage::Rest => cluster.timers.cancel(Key::Acquisition(id)),
-            Stage::Attempt(attempt) => {
-                self.attempts -= 1;
-                cluster.timers.cancel(Key::of(attempt.tag()));
-                self.rounds.remove(&attempt.round);
-            }
-            Stage::Queued(queued) => {
-                cluster.timers.cancel(Key::Acquisition(id));
-                cluster.timers.cancel(Key::of(queued.common().tag()));
-                self.rounds.remove(&queued.common().round);
-                self.owners.remove(&queued.common().owner);
-            }
-        }
-    }
-
     pub(super) fn by_round(&self, round: RoundId) -> Option<AcquisitionId> {
-        self.rounds.get(&round).copied()
+        self.index.rounds.get(&round).copied()
     }
 
     pub(super) fn by_owner(&self, owner: &Entry) -> Option<AcquisitionId> {
-        self.owners.get(owner).copied()
+        self.index.owners.get(owner).copied()
     }
 
     /// The number of attempts.
     pub(super) fn attempts(&self) -> usize {
-        self.attempts
+        self.index.attempts
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -173,10 +142,87 @@ impl Table {
     /// The number of acquisitions, and of entries that lead to them.
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn len(&self) -> [usize; 2] {
-        [
-            self.all.len(),
-            self.rounds.len() + self.owners.len() + self.attempts,
-        ]
+        let Index {
+            rounds,
+            owners,
+            attempts,
+        } = &self.index;
+        [self.all.len(), rounds.len() + owners.len() + attempts]
+    }
+}
+
+impl Index {
+    /// Moves an acquisition to this stage.
+    pub(super) fn set(&mut self, cluster: &mut Cluster, row: &mut Row, stage: Stage) {
+        let id = row.waiter.acquisition.id;
+        let before = mem::replace(&mut row.stage, stage);
+        self.left(cluster, id, &before);
+        self.entered(cluster, id, &row.stage);
+    }
+
+    /// The acquisition stays where it is until something happens.
+    pub(super) fn stays(&self, row: &Row) {
+        debug_assert!(row.stage.lasts(), "it has to go on");
+        let id = Some(&row.waiter.acquisition.id);
+        match &row.stage {
+            Stage::Attempt(attempt) => {
+                debug_assert!(self.rounds.get(&attempt.round) == id, "no answer finds it");
+            }
+            Stage::Queued(queued) => {
+                let common = queued.common();
+                debug_assert!(self.rounds.get(&common.round) == id, "no answer finds it");
+                debug_assert!(self.owners.get(&common.owner) == id, "no push finds it");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back everything that the nodes know of a queued acquisition. From now on they know it under this owner.
+    pub(super) fn set_owner(&mut self, cluster: &mut Cluster, row: &mut Row, owner: Entry) {
+        if let Stage::Queued(queued) = &mut row.stage {
+            queued.roll_back(cluster, &row.waiter);
+            cluster.timers.cancel(Key::of(queued.common().tag()));
+            self.rounds.remove(&queued.common().round);
+            self.owners.remove(&queued.common().owner);
+            queued.set_owner(cluster, &mut row.waiter, owner);
+            self.entered(cluster, row.waiter.acquisition.id, &row.stage);
+        }
+    }
+
+    fn entered(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
+        match stage {
+            Stage::Throttled(Some(at)) | Stage::Rest(at) => {
+                cluster.timers.at(Key::Acquisition(id), *at);
+            }
+            Stage::Attempt(attempt) => {
+                self.attempts += 1;
+                self.rounds.insert(attempt.round, id);
+            }
+            Stage::Queued(queued) => {
+                let common = queued.common();
+                self.rounds.insert(common.round, id);
+                self.owners.insert(common.owner.clone(), id);
+            }
+            _ => {}
+        }
+    }
+
+    fn left(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
+        match stage {
+            Stage::Enters | Stage::Begins | Stage::Asks | Stage::Joins { .. } => {}
+            Stage::Throttled(_) | Stage::Rest(_) => cluster.timers.cancel(Key::Acquisition(id)),
+            Stage::Attempt(attempt) => {
+                self.attempts -= 1;
+                cluster.timers.cancel(Key::of(attempt.tag()));
+                self.rounds.remove(&attempt.round);
+            }
+            Stage::Queued(queued) => {
+                cluster.timers.cancel(Key::Acquisition(id));
+                cluster.timers.cancel(Key::of(queued.common().tag()));
+                self.rounds.remove(&queued.common().round);
+                self.owners.remove(&queued.common().owner);
+            }
+        }
     }
 }
 

@@ -81,17 +81,12 @@ pub(super) enum After {
 
 impl Waiter {
     pub(super) fn new(acquisition: Acquisition) -> Self {
-        let patience = Patience::new(acquisition.wait, acquisition.asked_at);
-        let counts = match patience.waits() {
-            true => Counts::Asks,
-            false => Counts::Not,
-        };
         Self {
+            patience: Patience::new(acquisition.wait, acquisition.asked_at),
             acquisition,
-            patience,
             last: None,
             known: None,
-            counts,
+            counts: Counts::Not,
             turn: Turn::default(),
             writer: None,
         }
