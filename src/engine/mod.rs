@@ -16,6 +16,7 @@ mod driver;
 mod event;
 mod grant;
 mod handle;
+mod history;
 mod holdings;
 mod journal;
 mod own_holder;

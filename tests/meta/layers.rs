@@ -41,8 +41,6 @@ const ANSWERS: &str = "node::answer";
 const ASIDE: &[(&str, &[&str])] = &[("fence", &["report::error", "base::token"]), ("docs", &[])];
 /// No room names these, but they may name any room.
 const TOP: &[&str] = &["testing"];
-/// A longer file has more than one idea.
-const LONGEST_FILE: usize = 800;
 /// A newcomer can read a list of this length.
 const MOST_ENTRIES: usize = 15;
 /// Modules of `node::kinds` that are not kinds.
@@ -178,31 +176,127 @@ fn no_tuple_hides_arguments() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A method that calls itself through others cannot be read as a list of steps. In the engine a step returns what comes
+/// next, and a loop runs it.
 #[test]
-fn no_file_is_long() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut long = Vec::new();
-    for file in names::rust_files(&src) {
-        let path = file.strip_prefix(&src).unwrap();
-        let of_tests = |part: &str| matches!(part.trim_end_matches(".rs"), "tests" | "testing");
-        if path.iter().any(|part| of_tests(part.to_str().unwrap())) {
+fn the_engine_has_no_ring_of_functions() {
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine");
+    let (mut functions, mut rings) = (0, Vec::new());
+    for file in names::rust_files(&engine) {
+        if file
+            .iter()
+            .any(|part| part == "tests" || part == "tests.rs")
+        {
             continue;
         }
         let code = fs::read_to_string(&file).unwrap();
-        let lines = code
-            .split("#[cfg(test)]\nmod tests {")
-            .next()
-            .unwrap()
-            .lines()
-            .count();
-        if lines > LONGEST_FILE {
-            long.push(format!("{}: {lines} lines", path.display()));
+        let calls = calls(code.split("#[cfg(test)]\nmod tests {").next().unwrap());
+        functions += calls
+            .iter()
+            .map(|(from, _)| from)
+            .collect::<BTreeSet<_>>()
+            .len();
+        let calls: Vec<(&str, &str)> = calls.iter().map(|(a, b)| (&**a, &**b)).collect();
+        let own = calls.iter().filter(|(from, to)| from == to);
+        rings.extend(own.map(|(from, _)| format!("{}: {from}", file.display())));
+        let of_several = circles(&calls).into_iter();
+        rings.extend(of_several.map(|ring| format!("{}: {ring:?}", file.display())));
+    }
+    assert!(functions > 200, "only {functions} functions were read");
+    assert!(rings.is_empty(), "{rings:#?}");
+}
+
+/// The calls between the functions of one file. A method is `self.name`.
+fn calls(code: &str) -> BTreeSet<(String, String)> {
+    let lines: Vec<&str> = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap())
+        .collect();
+    let mut functions: Vec<(String, String)> = Vec::new();
+    let mut ends = None;
+    for line in lines {
+        let indent = line.len() - line.trim_start().len();
+        if ends.is_none()
+            && let Some((_, rest)) = line.split_once("fn ")
+            && !line.trim_end().ends_with(';')
+        {
+            let name: String = rest.chars().take_while(|c| is_of_a_name(*c)).collect();
+            let name = if indent == 0 {
+                name
+            } else {
+                format!("self.{name}")
+            };
+            functions.push((name, String::new()));
+            ends = Some(indent);
+        }
+        let Some(of) = ends else { continue };
+        if let Some((_, body)) = functions.last_mut() {
+            // The name of the function itself is no call.
+            let begins = body.is_empty().then(|| line.split_once("fn "));
+            body.push_str(
+                begins
+                    .flatten()
+                    .map_or(line, |(_, rest)| rest.trim_start_matches(is_of_a_name)),
+            );
+            body.push('\n');
+        }
+        let is_one_line = line.contains(" { ") && line.trim_end().ends_with('}');
+        if indent == of && (line.trim_start().starts_with('}') || is_one_line) {
+            ends = None;
         }
     }
-    assert!(
-        long.is_empty(),
-        "more than {LONGEST_FILE} lines without tests: {long:#?}"
-    );
+    let mut calls = BTreeSet::new();
+    for (from, body) in &functions {
+        let body = body.replace("Self::", "self.");
+        for (to, _) in &functions {
+            let call = format!("{to}(");
+            let before = |at: usize| body[..at].chars().next_back();
+            let mut found = body.match_indices(&call);
+            if found.any(|(at, _)| !before(at).is_some_and(|c| is_of_a_name(c) || ".:".contains(c)))
+            {
+                calls.insert((from.clone(), to.clone()));
+            }
+        }
+    }
+    calls
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[test]
+fn the_test_of_rings_reads_functions() {
+    let code = "
+impl A {
+    fn one(&self) {
+        self.two(1);
+        free();
+    }
+
+    fn two(&self, n: u32) {
+        // self.three()
+        if n > 1 { Self::one(self); }
+        self.other.three();
+    }
+
+    fn three(&self) { self.three() }
+}
+
+fn free() {
+    one();
+}
+";
+    let calls = calls(code);
+    let calls: Vec<(&str, &str)> = calls.iter().map(|(a, b)| (&**a, &**b)).collect();
+    let wanted = [
+        ("self.one", "free"),
+        ("self.one", "self.two"),
+        ("self.three", "self.three"),
+        ("self.two", "self.one"),
+    ];
+    assert_eq!(calls, wanted);
+    assert_eq!(circles(&calls), [["self.one", "self.two"]]);
 }
 
 #[test]

@@ -162,29 +162,37 @@ impl Attempt {
 
     /// Counts the votes, and does what follows from them.
     pub(super) fn look(&mut self, cluster: &mut Cluster) -> Progress {
-        let verdict = match self.ballot.verdict() {
-            // The RELEASEs are on their way, so a late grant goes to nobody.
-            Verdict::Won(_) | Verdict::Split if self.rolled_back => Verdict::Over(Outcome::Held),
-            verdict => verdict,
-        };
-        match verdict {
-            Verdict::Open => self.wait(cluster, self.deadline),
-            Verdict::Won(token) => {
-                // The validity is looked at after the last vote that counts, never before (protocol §3, client step 4).
-                let end = valid_until(self.t0, self.ttl).minus(notice(self.ttl));
-                if cluster.now < end || !cluster.rule_holds(Rule::ValidityAfterVote) {
-                    return Progress::Won(token);
+        loop {
+            let verdict = match self.ballot.verdict() {
+                // The RELEASEs are on their way, so a late grant goes to nobody.
+                Verdict::Won(_) | Verdict::Split if self.rolled_back => {
+                    Verdict::Over(Outcome::Held)
                 }
-                self.failed(cluster, Failure::TooSlow)
-            }
-            Verdict::Split => self.split(cluster),
-            Verdict::Lost => {
-                self.roll_back(cluster);
-                self.wait(cluster, self.deadline)
-            }
-            Verdict::Over(Outcome::Held) => self.failed(cluster, Failure::Held),
-            Verdict::Over(Outcome::NoQuorum) => self.failed(cluster, Failure::NoQuorum),
-            Verdict::Over(Outcome::Quarantined) => self.failed(cluster, Failure::Quarantined),
+                verdict => verdict,
+            };
+            return match verdict {
+                Verdict::Open => self.wait(cluster, self.deadline),
+                Verdict::Won(token) => {
+                    // The validity is looked at after the last vote that counts, never before (protocol §3, client step
+                    // 4).
+                    let end = valid_until(self.t0, self.ttl).minus(notice(self.ttl));
+                    if cluster.now < end || !cluster.rule_holds(Rule::ValidityAfterVote) {
+                        return Progress::Won(token);
+                    }
+                    self.failed(cluster, Failure::TooSlow)
+                }
+                Verdict::Split => match self.settle(cluster) {
+                    Some(progress) => progress,
+                    None => continue,
+                },
+                Verdict::Lost => {
+                    self.roll_back(cluster);
+                    self.wait(cluster, self.deadline)
+                }
+                Verdict::Over(Outcome::Held) => self.failed(cluster, Failure::Held),
+                Verdict::Over(Outcome::NoQuorum) => self.failed(cluster, Failure::NoQuorum),
+                Verdict::Over(Outcome::Quarantined) => self.failed(cluster, Failure::Quarantined),
+            };
         }
     }
 
@@ -318,21 +326,21 @@ impl Attempt {
     }
 
     /// A majority granted, with unequal tokens. Waits for the outstanding answers for about as long as it has taken so
-    /// far, then raises.
-    fn split(&mut self, cluster: &mut Cluster) -> Progress {
+    /// far, then raises. Returns `None` if the nodes are being raised now, which may have changed the votes.
+    fn settle(&mut self, cluster: &mut Cluster) -> Option<Progress> {
         let took = cluster.now.since(self.t0);
         let settle_at = *self.settle_at.get_or_insert_with(|| cluster.now.plus(took));
         if self.ballot.answers().waiting() > 0 && cluster.now < settle_at {
-            return self.wait(cluster, settle_at);
+            return Some(self.wait(cluster, settle_at));
         }
         if self.cut_short {
             // Q nodes have answered, and no time is left to make their tokens equal.
-            return self.failed(cluster, Failure::Held);
+            return Some(self.failed(cluster, Failure::Held));
         }
         let (token, behind) = self.ballot.raise();
         self.deadline = round::arm(cluster, self.tag());
         self.raise(cluster, token, behind);
-        self.look(cluster)
+        None
     }
 
     fn raise(&mut self, cluster: &mut Cluster, token: u64, nodes: impl IntoIterator<Item = usize>) {

@@ -7,11 +7,12 @@
 //! | --- | --- | --- |
 //! | `Enters` | a slot: begins to search; a lock: wants a permit to ask | `Queued`, `Begins`, `Throttled` |
 //! | `Throttled` | waits for its permit, or for the end of its wait | `Begins` |
-//! | `Begins` | decides between an attempt and the queue | `Asks`, `Joins` |
+//! | `Begins` | decides between an attempt and the queue | `Asks`, `JoinsLast` |
 //! | `Asks` | asks the nodes | `Attempt` |
-//! | `Attempt` | waits for votes, counts them | `Rest`, `Joins` |
+//! | `Attempt` | waits for votes, counts them | `Rest`, `Joins`, `JoinsLast` |
 //! | `Rest` | waits for the time of the next attempt | `Begins` |
-//! | `Joins` | takes a ticket and asks for a place in the queue | `Queued`, `Enters`, `Begins` |
+//! | `JoinsLast` | takes a ticket, for a place behind all others | `Queued`, `Enters`, `Begins` |
+//! | `Joins` | takes a ticket, for a place in the queue | `Queued`, `Enters`, `Begins` |
 //! | `Queued` | waits for its turn, or for a slot | `Joins`, `Asks`, `Enters`, `Begins` |
 //!
 //! From `Attempt` and `Queued` it may be won. From each it may end with an error, or because its caller is gone.
@@ -28,6 +29,9 @@ mod step;
 mod table;
 mod throttle;
 mod waiter;
+
+#[cfg(test)]
+pub(super) use self::table::taken;
 
 use std::{collections::VecDeque, mem, sync::atomic::Ordering::Relaxed};
 
@@ -181,7 +185,7 @@ impl Acquisitions {
             let Some(id) = self.peers.throttle.begin(now, || cluster.keeps_up()) else {
                 return;
             };
-            self.has_permit(cluster, id);
+            self.permit(cluster, id);
             match self.table.get(id).is_some_and(|one| one.waiter.is_gone()) {
                 true => drop(self.end(cluster, id)),
                 false => self.advance(cluster, id),
@@ -190,12 +194,9 @@ impl Acquisitions {
     }
 
     /// A throttled acquisition may ask now.
-    fn has_permit(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
+    fn permit(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
         if let Some((row, index)) = self.table.row(id) {
-            debug_assert!(
-                matches!(row.stage(), Stage::Throttled(_)),
-                "it waits for none"
-            );
+            debug_assert!(matches!(row.stage(), Stage::Throttled), "it waits for none");
             row.waiter.counts = Counts::Asks;
             index.set(cluster, row, Stage::Begins);
         }
@@ -336,11 +337,11 @@ impl Acquisitions {
             return;
         };
         match one.stage() {
-            Stage::Throttled(_) => {
+            Stage::Throttled => {
                 if let Some(target) = one.waiter.acquisition.wants.target() {
                     self.peers.throttle.ask_now(target, id);
                 }
-                self.has_permit(cluster, id);
+                self.permit(cluster, id);
                 self.advance(cluster, id);
             }
             Stage::Rest(_) => self.rest_is_over(cluster, id),
@@ -370,7 +371,7 @@ impl Acquisitions {
         let row = self.table.get_mut(id)?;
         self.peers.stop_joining(&mut row.waiter);
         row.roll_back(cluster);
-        if let Stage::Throttled(_) = row.stage()
+        if let Stage::Throttled = row.stage()
             && let Some(target) = row.waiter.acquisition.wants.target()
         {
             self.peers.throttle.leave(target, id);

@@ -17,6 +17,7 @@ use crate::{
         cluster::Cluster,
         grant::{Grant, Won},
         rollback::stop_waiting,
+        timers::Key,
         wants::Wants,
     },
 };
@@ -49,12 +50,11 @@ impl Row {
             Stage::Enters => enters(waiter, cluster, peers),
             Stage::Begins => begins(waiter, cluster, peers),
             Stage::Asks => asks(waiter, cluster, peers),
-            Stage::Joins { only_last, counter } => {
-                joins(waiter, *only_last, *counter, cluster, peers)
-            }
-            Stage::Throttled(_) | Stage::Rest(_) => Next::Wait,
+            Stage::Joins { counter } => joins(waiter, Some(*counter), cluster, peers),
+            Stage::JoinsLast => joins(waiter, None, cluster, peers),
+            Stage::Throttled | Stage::Rest(_) => Next::Wait,
             Stage::Attempt(attempt) => attempted(waiter, attempt, cluster, peers),
-            Stage::Queued(queued) => is_queued(waiter, queued, cluster, peers),
+            Stage::Queued(queued) => look_at_queued(waiter, queued, cluster, peers),
         }
     }
 
@@ -81,7 +81,10 @@ fn enters(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) ->
         waiter.counts = Counts::Asks;
         return Next::To(Stage::Begins);
     }
-    Next::To(Stage::Throttled(waiter.acquisition.end()))
+    if let Some(end) = waiter.acquisition.end() {
+        cluster.timers.at(Key::Acquisition(id), end);
+    }
+    Next::To(Stage::Throttled)
 }
 
 /// Looks for a slot of a semaphore.
@@ -130,10 +133,7 @@ fn begins(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) ->
             let turn = waiter.for_turn(cluster, line);
             waiter.writer = Some(mem::replace(waiter, turn));
         }
-        return Next::To(Stage::Joins {
-            only_last: true,
-            counter: 0,
-        });
+        return Next::To(Stage::JoinsLast);
     }
     Next::To(Stage::Asks)
 }
@@ -212,7 +212,6 @@ fn failed(
                 None => {
                     peers.saw_ticket(attempt.largest_ticket());
                     Stage::Joins {
-                        only_last: false,
                         counter: attempt.largest_counter(),
                     }
                 }
@@ -221,10 +220,7 @@ fn failed(
                     let turn = waiter.for_turn(cluster, turn);
                     waiter.writer = Some(mem::replace(waiter, turn));
                     // The attempt was for the lock, so no node has named the waiters that queue for the turn.
-                    Stage::Joins {
-                        only_last: true,
-                        counter: 0,
-                    }
+                    Stage::JoinsLast
                 }
             };
             peers
@@ -235,10 +231,10 @@ fn failed(
     }
 }
 
+/// `counter` is the greatest that was seen. `None`: it takes a place only behind all others.
 fn joins(
     waiter: &mut Box<Waiter>,
-    only_last: bool,
-    counter: u64,
+    counter: Option<u64>,
     cluster: &mut Cluster,
     peers: &mut Peers,
 ) -> Next {
@@ -252,12 +248,12 @@ fn joins(
     let after = peers.last_ticket.saturating_add(1);
     let ticket = cluster.clock.wall_us().max(after).min(FencingToken::MAX);
     peers.last_ticket = ticket;
-    let queued = MutexQueue::new(cluster, waiter, owner, ticket, only_last, counter);
+    let queued = MutexQueue::new(cluster, waiter, owner, ticket, counter);
     Next::To(Stage::Queued(Queued::Mutex(Box::new(queued))))
 }
 
 /// Does everything that can be done now for an acquisition that is queued.
-fn is_queued(
+fn look_at_queued(
     waiter: &mut Box<Waiter>,
     queued: &mut Queued,
     cluster: &mut Cluster,
@@ -300,10 +296,7 @@ fn is_queued(
         Outcome::NewPlace => {
             let counter = queued.common().counter;
             queued.roll_back(cluster, waiter);
-            Next::To(Stage::Joins {
-                only_last: false,
-                counter,
-            })
+            Next::To(Stage::Joins { counter })
         }
         // Too few nodes know of the place that it asked for.
         Outcome::Attempt => {

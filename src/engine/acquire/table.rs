@@ -40,15 +40,14 @@ pub(super) enum Stage {
     Begins,
     /// It asks the nodes.
     Asks,
-    /// It takes a place in the queue of a mutex. With `only_last` only one behind all others, because no node has named
-    /// them yet. `counter` is the greatest counter that was seen.
+    /// It takes a place in the queue of a mutex. `counter` is the greatest counter that was seen.
     Joins {
-        only_last: bool,
         counter: u64,
     },
+    /// It takes a place only behind all others, because no node has named them yet.
+    JoinsLast,
     /// Too many acquisitions of its target are asking, or the nodes have enough to answer.
-    /// Until this time at most.
-    Throttled(Option<Tick>),
+    Throttled,
     Attempt(Box<Attempt>),
     /// It rests between two attempts, until this time at most.
     Rest(Tick),
@@ -56,12 +55,48 @@ pub(super) enum Stage {
     Queued(Queued),
 }
 
+/// From each stage to those that may follow. The table in `mod.rs` says the same.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("Enters", &["Queued", "Begins", "Throttled"]),
+    ("Throttled", &["Begins"]),
+    ("Begins", &["Asks", "JoinsLast"]),
+    ("Asks", &["Attempt"]),
+    ("Attempt", &["Rest", "Joins", "JoinsLast"]),
+    ("Rest", &["Begins"]),
+    ("JoinsLast", &["Queued", "Enters", "Begins"]),
+    ("Joins", &["Queued", "Enters", "Begins"]),
+    ("Queued", &["Joins", "Asks", "Enters", "Begins"]),
+];
+
+fn may_follow(from: &Stage, to: &Stage) -> bool {
+    #[cfg(test)]
+    taken::note(from.name(), to.name());
+    let arrows = ARROWS.iter().find(|(stage, _)| *stage == from.name());
+    arrows.is_some_and(|(_, next)| next.contains(&to.name()))
+}
+
 impl Stage {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Enters => "Enters",
+            Self::Begins => "Begins",
+            Self::Asks => "Asks",
+            Self::Joins { .. } => "Joins",
+            Self::JoinsLast => "JoinsLast",
+            Self::Throttled => "Throttled",
+            Self::Attempt(_) => "Attempt",
+            Self::Rest(_) => "Rest",
+            Self::Queued(_) => "Queued",
+        }
+    }
+
     /// Returns true if an acquisition may stay in it.
     fn lasts(&self) -> bool {
         match self {
-            Self::Enters | Self::Begins | Self::Asks | Self::Joins { .. } => false,
-            Self::Throttled(_) | Self::Attempt(_) | Self::Rest(_) | Self::Queued(_) => true,
+            Self::Enters | Self::Begins | Self::Asks | Self::Joins { .. } | Self::JoinsLast => {
+                false
+            }
+            Self::Throttled | Self::Attempt(_) | Self::Rest(_) | Self::Queued(_) => true,
         }
     }
 }
@@ -154,6 +189,12 @@ impl Table {
 impl Index {
     /// Moves an acquisition to this stage.
     pub(super) fn set(&mut self, cluster: &mut Cluster, row: &mut Row, stage: Stage) {
+        debug_assert!(
+            may_follow(&row.stage, &stage),
+            "{} does not follow {}",
+            stage.name(),
+            row.stage.name()
+        );
         let id = row.waiter.acquisition.id;
         let before = mem::replace(&mut row.stage, stage);
         self.left(cluster, id, &before);
@@ -191,7 +232,7 @@ impl Index {
 
     fn entered(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
         match stage {
-            Stage::Throttled(Some(at)) | Stage::Rest(at) => {
+            Stage::Rest(at) => {
                 cluster.timers.at(Key::Acquisition(id), *at);
             }
             Stage::Attempt(attempt) => {
@@ -209,8 +250,12 @@ impl Index {
 
     fn left(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
         match stage {
-            Stage::Enters | Stage::Begins | Stage::Asks | Stage::Joins { .. } => {}
-            Stage::Throttled(_) | Stage::Rest(_) => cluster.timers.cancel(Key::Acquisition(id)),
+            Stage::Enters
+            | Stage::Begins
+            | Stage::Asks
+            | Stage::Joins { .. }
+            | Stage::JoinsLast => {}
+            Stage::Throttled | Stage::Rest(_) => cluster.timers.cancel(Key::Acquisition(id)),
             Stage::Attempt(attempt) => {
                 self.attempts -= 1;
                 cluster.timers.cancel(Key::of(attempt.tag()));
@@ -226,6 +271,31 @@ impl Index {
     }
 }
 
+/// The arrows that were taken since the process began.
+#[cfg(test)]
+pub(in crate::engine) mod taken {
+    use std::{collections::BTreeSet, sync::Mutex};
+
+    use super::ARROWS;
+
+    type Arrow = (&'static str, &'static str);
+
+    static SEEN: Mutex<BTreeSet<Arrow>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn note(from: &'static str, to: &'static str) {
+        SEEN.lock().unwrap().insert((from, to));
+    }
+
+    /// The arrows that were not taken yet.
+    pub(in crate::engine) fn not_yet() -> Vec<Arrow> {
+        let all = ARROWS
+            .iter()
+            .flat_map(|(from, next)| next.iter().map(move |to| (*from, *to)));
+        let seen = SEEN.lock().unwrap();
+        all.filter(|arrow| !seen.contains(arrow)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +303,19 @@ mod tests {
     #[test]
     fn acquisition_takes_three_words() {
         assert_eq!(size_of::<Row>(), 3 * size_of::<usize>());
+    }
+
+    #[test]
+    fn the_table_in_the_module_is_that_of_the_arrows() {
+        let module = include_str!("mod.rs");
+        let rows = module.lines().filter(|line| line.starts_with("//! | `"));
+        let rows: Vec<Vec<&str>> = rows
+            .map(|row| row.split('`').skip(1).step_by(2).collect())
+            .collect();
+        let arrows: Vec<Vec<&str>> = ARROWS
+            .iter()
+            .map(|(from, next)| [&[*from], *next].concat())
+            .collect();
+        assert_eq!(rows, arrows);
     }
 }

@@ -12,7 +12,6 @@
 
 mod limit;
 mod limits;
-mod nodes;
 mod search;
 
 use std::{

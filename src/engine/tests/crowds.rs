@@ -14,6 +14,33 @@ fn crowd(world: &mut World, acquisitions: u64, within: Option<u64>) -> Vec<Answe
     (1..=acquisitions).map(ask).collect()
 }
 
+/// Each change of a stage is held against the table of arrows. An arrow that nobody takes does not belong there.
+#[test]
+fn each_arrow_between_the_stages_of_an_acquisition_is_taken() {
+    use crate::{
+        engine::acquire::taken,
+        testing::simulation::{Profile, Rules, run},
+    };
+    let mut world = World::new(1);
+    let _crowd = crowd(&mut world, 100, Some(1_000));
+    world.at(1_001);
+    // These need a system without random bits, which no schedule makes.
+    let is_rare =
+        |arrow: &(&str, &str)| ["Joins", "JoinsLast"].contains(&arrow.0) && arrow.1 != "Queued";
+    let mut missing = Vec::new();
+    for seed in 1..100 {
+        for profile in [Profile::RwlockStorm, Profile::LineStorm, Profile::Slots] {
+            run(seed, profile, Rules::ALL).unwrap();
+        }
+        missing = taken::not_yet();
+        missing.retain(|arrow| !is_rare(arrow));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("{missing:?}");
+}
+
 #[test]
 fn a_crowd_that_goes_away_leaves_nothing() {
     for way in 0..3 {

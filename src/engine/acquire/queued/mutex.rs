@@ -32,14 +32,13 @@ pub(in crate::engine::acquire) struct MutexQueue {
 }
 
 impl MutexQueue {
-    /// With `only_last` it takes a place only behind all others. `counter` is the greatest counter that was seen.
+    /// `counter` is the greatest that was seen. `None`: it takes a place only behind all others.
     pub(in crate::engine::acquire) fn new(
         cluster: &mut Cluster,
         waiter: &Waiter,
         owner: Entry,
         ticket: u64,
-        only_last: bool,
-        counter: u64,
+        counter: Option<u64>,
     ) -> Self {
         // A lost push costs a writer more than a waiter for a mutex, so its life is shorter. (Before there was a turn,
         // a writer was told of each release.)
@@ -55,12 +54,12 @@ impl MutexQueue {
             cluster.total(),
             cluster.settings.rules,
         );
-        let place = match only_last {
-            true => place.only_last(),
-            false => place,
+        let place = match counter {
+            Some(_) => place,
+            None => place.only_last(),
         };
         Self {
-            common: Common::new(cluster, owner, counter),
+            common: Common::new(cluster, owner, counter.unwrap_or(0)),
             place,
         }
     }

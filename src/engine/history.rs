@@ -12,7 +12,7 @@ use crate::{
 impl Cluster {
     /// For how much longer this node's memory must be watched, until it knows everything that happened within
     /// `history`. Units of a rate limit count for longer than leases last (protocol §7).
-    pub(in crate::engine) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
+    pub(super) fn too_young(&self, node: usize, history: Duration) -> Option<Duration> {
         let watched = self.sessions().get(node)?.watched_for(self.now);
         let left = history.saturating_sub(watched);
         (!left.is_zero() && self.rule_holds(Rule::HistoryOfUnits)).then_some(left)
@@ -20,7 +20,7 @@ impl Cluster {
 
     /// The reason why a node in this state gives no units of a rate limit that needs this history. A node in quarantine
     /// has to be watched for the history as well.
-    pub(in crate::engine) fn silence_with_history(
+    pub(super) fn silence_with_history(
         &self,
         node: usize,
         state: &NodeState,
@@ -37,7 +37,7 @@ impl Cluster {
     }
 
     /// The error for a rate limit that uses slots, while too few nodes have such a history but enough will have it.
-    pub(in crate::engine) fn needs_history(&self, name: &str, history: Duration) -> Option<Error> {
+    pub(super) fn needs_history(&self, name: &str, history: Duration) -> Option<Error> {
         if history.is_zero() {
             return None;
         }
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// The mean round trip to this node. It is zero before its first answer.
-    pub(in crate::engine) fn mean_round_trip(&self, node: usize) -> Duration {
+    pub(super) fn mean_round_trip(&self, node: usize) -> Duration {
         let session = self.sessions().get(node);
         session
             .and_then(Session::measured_round_trip)
