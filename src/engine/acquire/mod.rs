@@ -1,7 +1,7 @@
 //! Acquisitions: from the call to a grant, or to an error.
 //!
 //! One [`Table`] has all of them, each in one [`Stage`]. The stage decides what an answer, a push or a deadline means.
-//! [`Acquisitions::advance`] takes the steps that follow from it, until the acquisition waits in a stage or is over:
+//! [`Acquisitions::advance`] takes the steps that follow, until the acquisition waits in a stage or is over:
 //!
 //! | stage | what it does there | the next stage |
 //! | --- | --- | --- |
@@ -11,11 +11,15 @@
 //! | `Asks` | asks the nodes | `Attempt` |
 //! | `Attempt` | waits for votes, counts them | `Rest`, `Joins`, `JoinsLast` |
 //! | `Rest` | waits for the time of the next attempt | `Begins` |
-//! | `JoinsLast` | takes a ticket, for a place behind all others | `Queued`, `Enters`, `Begins` |
-//! | `Joins` | takes a ticket, for a place in the queue | `Queued`, `Enters`, `Begins` |
-//! | `Queued` | waits for its turn, or for a slot | `Joins`, `Asks`, `Enters`, `Begins` |
+//! | `JoinsLast` | takes a ticket, for a place behind all others | `Queued`, `Enters` |
+//! | `Joins` | takes a ticket, for a place in the queue | `Queued`, `Enters` |
+//! | `Queued` | waits for its place at the front, or for a slot | `Joins`, `Asks`, `Enters`, `Begins` |
 //!
-//! From `Attempt` and `Queued` it may be won. From each it may end with an error, or because its caller is gone.
+//! A lock that does not wait starts in `Begins`, everything else in `Enters`. From `Attempt` and `Queued` it may be won;
+//! from all but `Throttled` and `Rest` it may end with an error. Its caller may go at any time.
+//!
+//! `Queued` leads to `Joins` for a new place, to `Asks` if too few nodes know the place, to `Begins` for a writer that has
+//! its turn or that keeps its permit, and to `Enters` for a writer that has neither.
 
 mod attempt;
 mod contended;
@@ -113,7 +117,10 @@ impl Acquisitions {
         let [acquisitions, entries] = self.table.len();
         [
             acquisitions,
-            entries + self.peers.throttle.len() + self.peers.rwlock_waiters.len(),
+            entries
+                + self.granted.len()
+                + self.peers.throttle.len()
+                + self.peers.rwlock_waiters.len(),
         ]
     }
 
@@ -123,8 +130,8 @@ impl Acquisitions {
         }
         let id = acquisition.id;
         let waiter = Box::new(Waiter::new(acquisition));
-        let is_throttled = waiter.acquisition.wants.target().is_none() || waiter.patience.waits();
-        let stage = match is_throttled {
+        let enters = waiter.acquisition.wants.target().is_none() || waiter.patience.waits();
+        let stage = match enters {
             true => Stage::Enters,
             false => Stage::Begins,
         };
@@ -139,7 +146,7 @@ impl Acquisitions {
         };
         let over = loop {
             match row.step(cluster, &mut self.peers) {
-                Next::Wait => return index.stays(row),
+                Next::Wait => return index.check(row),
                 Next::To(stage) => index.set(cluster, row, stage),
                 Next::Under(owner) => index.set_owner(cluster, row, owner),
                 Next::HasTurn(grant) => {

@@ -1,4 +1,4 @@
-//! What the acquisitions of one quorum know of each other.
+//! State that the acquisitions of one quorum share.
 
 use super::{
     contended::Contended,
@@ -38,7 +38,7 @@ impl Peers {
         }
     }
 
-    /// Its wait is over, and it was not granted.
+    /// The wait is over, and nothing was granted.
     pub(super) fn forget(&mut self, cluster: &mut Cluster, waiter: &mut Waiter) {
         self.rwlock_waiters.give_up(cluster, waiter);
         self.stop_asking(waiter);

@@ -25,21 +25,21 @@ use crate::{
 /// A writer that could not get its turn asks without it for this long.
 const ALONE: Duration = Duration::from_secs(1);
 
-/// What comes after a step.
+/// The result of a step.
 pub(super) enum Next {
     /// Nothing, until something happens.
     Wait,
     /// A step in this stage.
     To(Stage),
-    /// It stays queued, and the nodes know it under this owner from now on.
+    /// The acquisition stays queued, and the nodes know it under this owner from now on.
     Under(Entry),
     /// A writer that had queued for its turn has it, and makes an attempt.
     HasTurn(Box<Grant>),
-    /// It is held.
+    /// The acquisition was won.
     Won(Box<Won>),
-    /// The caller gets this error.
+    /// The caller gets this error. What stands on the nodes is taken back then.
     Tell(Error),
-    /// Its caller is gone.
+    /// Its caller is gone. What stands on the nodes is taken back then.
     Gone,
 }
 
@@ -329,6 +329,7 @@ fn leaves(
     peers: &mut Peers,
 ) -> Next {
     peers.stop_joining(waiter);
+    // A writer goes on. All others end, which takes it back.
     if waiter.writer.is_some() {
         queued.roll_back(cluster, waiter);
     }
@@ -346,6 +347,10 @@ fn or_without_turn(waiter: &mut Box<Waiter>, error: Error, cluster: &Cluster) ->
 
 /// A writer could not get its turn, or has no time for it any more.
 fn without_turn(waiter: &mut Box<Waiter>, cluster: &Cluster) -> Next {
+    debug_assert!(
+        waiter.counts != Counts::Joins,
+        "its permit counts as joining"
+    );
     if let Some(mut writer) = waiter.writer.take() {
         writer.counts = waiter.counts;
         *waiter = writer;

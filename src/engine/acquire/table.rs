@@ -15,7 +15,7 @@ pub(super) struct Table {
     index: Index,
 }
 
-/// The ways to an acquisition, according to its stage.
+/// The ways to an acquisition according to its stage, and the changes of stages with their timers.
 #[derive(Default)]
 pub(super) struct Index {
     /// The acquisition that expects the answers of a round.
@@ -32,7 +32,7 @@ pub(super) struct Row {
     stage: Stage,
 }
 
-/// An acquisition stays in one of the last four stages. It passes through the others within a step of the engine.
+/// The stage of an acquisition. It may stay in one that [`lasts`](Self::lasts), and passes through the others at once.
 pub(super) enum Stage {
     /// It is for a slot, or needs a permit to ask.
     Enters,
@@ -63,8 +63,8 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("Asks", &["Attempt"]),
     ("Attempt", &["Rest", "Joins", "JoinsLast"]),
     ("Rest", &["Begins"]),
-    ("JoinsLast", &["Queued", "Enters", "Begins"]),
-    ("Joins", &["Queued", "Enters", "Begins"]),
+    ("JoinsLast", &["Queued", "Enters"]),
+    ("Joins", &["Queued", "Enters"]),
     ("Queued", &["Joins", "Asks", "Enters", "Begins"]),
 ];
 
@@ -201,8 +201,8 @@ impl Index {
         self.entered(cluster, id, &row.stage);
     }
 
-    /// The acquisition stays where it is until something happens.
-    pub(super) fn stays(&self, row: &Row) {
+    /// Checks that a row may stay where it is, and is found when something happens.
+    pub(super) fn check(&self, row: &Row) {
         debug_assert!(row.stage.lasts(), "it has to go on");
         let id = Some(&row.waiter.acquisition.id);
         match &row.stage {
@@ -220,6 +220,7 @@ impl Index {
 
     /// Takes back everything that the nodes know of a queued acquisition. From now on they know it under this owner.
     pub(super) fn set_owner(&mut self, cluster: &mut Cluster, row: &mut Row, owner: Entry) {
+        debug_assert!(matches!(row.stage, Stage::Queued(_)), "it has no owner");
         if let Stage::Queued(queued) = &mut row.stage {
             queued.roll_back(cluster, &row.waiter);
             cluster.timers.cancel(Key::of(queued.common().tag()));

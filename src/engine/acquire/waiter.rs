@@ -312,6 +312,10 @@ impl Waiter {
 
     /// The waiter that has the caller: the writer, if this one only queues for its turn.
     pub(super) fn of_caller(mut self: Box<Self>) -> Box<Self> {
+        debug_assert!(
+            self.writer.is_none() || self.counts == Counts::Not,
+            "the permit of a turn is lost"
+        );
         self.writer.take().unwrap_or(self)
     }
 }

@@ -183,6 +183,7 @@ impl Holdings {
                 Due::Renew => {
                     held.upkeep.renewal_sent(cluster.now);
                     shared.set_reason_at_end(held.upkeep.reason_at_end());
+                    // If it is decided already, this loop sees it.
                     self.send_extension(cluster, id, None);
                 }
             }
@@ -388,7 +389,7 @@ impl Holdings {
         decided.then_some(id)
     }
 
-    /// An extension of this lease, if there is one, was decided.
+    /// `decided`: the lease whose extension was decided, if any.
     fn look_at_lease(&mut self, cluster: &mut Cluster, decided: Option<LeaseId>) {
         if let Some(id) = decided {
             self.lease_due(cluster, id);

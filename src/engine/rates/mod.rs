@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     Error, Silence,
-    base::{clock::Tick, ids::ById, rules::Rule},
+    base::{clock::Tick, ids::ById, rules::Rule, shrink::Shrink as _},
     engine::{
         cluster::{Cluster, SHORTEST_PAUSE},
         event::{Spending, Waits},
@@ -68,7 +68,7 @@ pub(super) struct Rates {
 
 /// The next step of a search.
 enum Next {
-    /// It has to decide again.
+    /// Decides again.
     Decide,
     /// Asks these nodes for this many units each.
     Ask(Vec<(usize, u32)>),
@@ -82,7 +82,7 @@ enum Next {
     Deny(Duration),
     /// The caller only wanted to know what is left.
     Show,
-    /// No node can say if there are units.
+    /// No node answers, or those that do have too few units.
     NoNode,
 }
 
@@ -304,7 +304,7 @@ const MOST_COLLISIONS: u32 = 8;
 
 impl Rates {
     /// Takes the next step of all searches that are ready. A step leaves the search where it waits, or ends it; no step
-    /// calls the next one. What follows from a step comes before the other searches.
+    /// calls the next one. The steps that follow from one come before the other searches.
     fn advance(&mut self, cluster: &mut Cluster) {
         while let Some(mut search) = self.ready.pop_front() {
             match self.next(cluster, &mut search) {
@@ -318,10 +318,12 @@ impl Rates {
                 Next::NoNode => self.no_node(cluster, search),
             }
         }
+        self.ready.shrink_if_empty();
     }
 
     fn next(&mut self, cluster: &mut Cluster, search: &mut Search) -> Next {
         debug_assert!(search.is_answered(), "it waits for answers");
+        // It was not asked for yet, or is settled.
         match search.asked.is_empty() {
             true => self.decide(cluster, search),
             false => self.settle(cluster, search),

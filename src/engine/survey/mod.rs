@@ -240,7 +240,7 @@ impl Surveys {
         round
     }
 
-    /// Goes on once every node has answered or is not waited for any more, and so does what follows from the answers.
+    /// Ends the survey once every node has answered or is not waited for any more. Then looks at the one that follows.
     fn look(&mut self, cluster: &mut Cluster, round: RoundId) {
         let is_answered = |survey: &Survey| survey.answers.iter().all(|it| it.waiting() == 0);
         let mut next = Some(round);
