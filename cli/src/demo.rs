@@ -26,8 +26,6 @@ pub(crate) async fn run(args: &Args) -> Result<u8, Failure> {
         client(&nodes, "bob")?,
         client(&nodes, "carol")?,
     ];
-    // These nodes are new and belong to nobody else, so there is no need to wait.
-    alice.bootstrap_forced().await?;
     for quorum in [&alice, &bob, &carol] {
         until_voting(quorum, 5).await;
     }

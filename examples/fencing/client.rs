@@ -23,16 +23,6 @@ impl Client {
         Ok(Self { quorum, runtime })
     }
 
-    /// New masters do not vote at once. The masters in this process have never held a lock, so the program can admit
-    /// them. It cannot know that about servers: there, `lock` waits until they vote, or a person runs `quorate
-    /// bootstrap --new`.
-    pub(crate) fn admit_new_masters(&self, masters: &Masters) -> Result<(), quorate::Error> {
-        match masters {
-            Masters::InProcess(_) => self.runtime.block_on(self.quorum.bootstrap_forced()),
-            Masters::Servers(_) => Ok(()),
-        }
-    }
-
     /// Waits until the lock is granted. Renewal is off, so that the lease ends during the pause. A client whose process
     /// is paused could not renew either.
     pub(crate) fn lock(&mut self) -> Result<Lease, quorate::Error> {

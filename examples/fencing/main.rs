@@ -33,7 +33,6 @@ pub(crate) enum Masters {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (masters, store) = arguments()?;
-    Client::connect(&masters)?.admit_new_masters(&masters)?;
     Store::open(&store, false)?.create_tables()?;
     for checks in [false, true] {
         let store = Store::open(&store, checks)?;

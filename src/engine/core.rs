@@ -238,8 +238,8 @@ impl Core {
         }
     }
 
-    /// Makes leases of the acquisitions that were won. This follows everything that may advance an
-    /// acquisition, so that late answers find the lease.
+    /// Makes leases of the acquisitions that were won. This follows everything that may advance an acquisition, so that
+    /// late answers find the lease.
     fn hold_grants(&mut self) {
         while let Some(grant) = self.acquisitions.next_grant() {
             self.holdings.begin(&mut self.cluster, grant);

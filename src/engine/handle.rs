@@ -148,8 +148,10 @@ impl Engine {
         self.0.status.is_closing() || self.0.events.is_closed()
     }
 
+    /// Checks that something new may begin.
+    ///
     /// # Errors
-    /// `Closed` or `RuntimeGone` if nothing new may begin.
+    /// `Closed` or `RuntimeGone`.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         match self.is_closed() {
             true => Err(self.0.status.ending().error()),

@@ -21,7 +21,7 @@ pub(crate) struct Response<T> {
 }
 
 impl<T> Response<T> {
-    /// `ending` tells why there is no answer, if the responder is dropped.
+    /// If the responder is dropped, the answer is the error of `ending`.
     pub(crate) fn channel(ending: Arc<Ending>) -> (Responder<T>, Self) {
         let (responder, answer) = oneshot::channel();
         (responder, Self { answer, ending })

@@ -597,6 +597,11 @@ fn an_error_of_the_quorum_becomes_its_http_status() {
             500,
             "the limit cannot be checked\n",
         ),
+        (
+            quorate::Error::RuntimeGone,
+            500,
+            "the limit cannot be checked\n",
+        ),
     ] {
         let response = status(error);
         assert_eq!(response.status().as_u16(), code);

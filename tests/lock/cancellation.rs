@@ -14,13 +14,14 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::support::{Fleet, Kind, Proxy, Server, Stalls};
+use crate::support::{Fleet, Kind, Proxy, Server, Stalls, again};
 use futures::StreamExt as _;
 use quorate::{
     Builder, Error, FencingToken, Health, Inspection, Lease, LeaseWatch, LossReason, Lost,
     MemoryNode, Mutex, NodeChanges, NodeState, Owner, Quorum, ReentrantMutex, Renewal, Report,
     RwLock,
 };
+use rustix::process::{Resource, Rlimit};
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -679,6 +680,31 @@ fn calls_of_a_quorum_that_was_made_without_a_runtime_say_so() {
     let quorum = Quorum::in_memory(3);
     let lock = futures::executor::block_on(quorum.mutex("a").lock());
     assert!(matches!(lock, Err(Error::RuntimeGone)), "{lock:?}");
+}
+
+#[test]
+fn a_system_without_a_timer_is_told_by_connect() {
+    let mut command = again(module_path!(), "connects_without_descriptors");
+    let output = command.arg("--ignored").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("says: Err(System(no timer could be made: "),
+        "{said}"
+    );
+}
+
+/// Its limit is that of the whole process.
+#[tokio::test]
+#[ignore = "started by the test above"]
+async fn connects_without_descriptors() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..limit
+    };
+    rustix::process::setrlimit(Resource::Nofile, none).unwrap();
+    let quorum = builder().nodes(["redis://127.0.0.1:1"]).connect_lazy();
+    println!("says: {quorum:?}");
 }
 
 /// A connect that is dropped drops its connections.

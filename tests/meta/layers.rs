@@ -231,7 +231,7 @@ fn calls(code: &str) -> BTreeSet<(String, String)> {
         }
         let Some(of) = ends else { continue };
         if let Some((_, body)) = functions.last_mut() {
-            // The name of the function itself is no call.
+            // Only what follows the name of the function can be a call.
             let begins = body.is_empty().then(|| line.split_once("fn "));
             body.push_str(
                 begins

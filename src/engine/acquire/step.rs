@@ -17,8 +17,7 @@ use crate::{
         cluster::Cluster,
         grant::{Grant, Won},
         rollback::stop_waiting,
-        timers::Key,
-        wants::Wants,
+        wants::{Slot, Wants},
     },
 };
 
@@ -37,9 +36,9 @@ pub(super) enum Next {
     HasTurn(Box<Grant>),
     /// The acquisition was won.
     Won(Box<Won>),
-    /// The caller gets this error. What stands on the nodes is taken back then.
+    /// The caller gets this error. Then everything that stands on the nodes is taken back.
     Tell(Error),
-    /// Its caller is gone. What stands on the nodes is taken back then.
+    /// Nobody waits for it any more. Then everything that stands on the nodes is taken back.
     Gone,
 }
 
@@ -71,27 +70,28 @@ impl Row {
 
 /// It may ask as soon as few enough acquisitions of its target do. A slot is looked for at once.
 fn enters(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
-    let id = waiter.acquisition.id;
     let target = match &waiter.acquisition.wants {
         Wants::Lock(target) => target,
-        Wants::Slot(_) => return searches(waiter, cluster, peers),
+        Wants::Slot(slot) => {
+            let slot = Slot::clone(slot);
+            return searches(waiter, slot, cluster, peers);
+        }
     };
     let at_once = !peers.throttle.find_next() && cluster.keeps_up();
-    if peers.throttle.enter(target, id, at_once) {
+    if peers.throttle.enter(target, waiter.acquisition.id, at_once) {
         waiter.counts = Counts::Asks;
         return Next::To(Stage::Begins);
-    }
-    if let Some(end) = waiter.acquisition.end() {
-        cluster.timers.at(Key::Acquisition(id), end);
     }
     Next::To(Stage::Throttled)
 }
 
 /// Looks for a slot of a semaphore.
-fn searches(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
-    let Wants::Slot(slot) = waiter.acquisition.wants.clone() else {
-        return Next::Gone;
-    };
+fn searches(
+    waiter: &mut Box<Waiter>,
+    slot: Slot,
+    cluster: &mut Cluster,
+    peers: &mut Peers,
+) -> Next {
     let owner = match new_owner(cluster, &waiter.acquisition) {
         Ok(owner) => owner,
         Err(error) => return Next::Tell(error),
@@ -99,7 +99,7 @@ fn searches(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) 
     let after = peers.last_slot_ticket.saturating_add(1);
     let ticket = cluster.clock.wall_us().max(after);
     peers.last_slot_ticket = ticket;
-    let mut search = SlotSearch::new(cluster, waiter, *slot, owner, ticket);
+    let mut search = SlotSearch::new(cluster, waiter, slot, owner, ticket);
     if let Some(error) = search.needs_history(cluster, waiter) {
         return Next::Tell(error);
     }
@@ -140,6 +140,7 @@ fn begins(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) ->
 
 fn asks(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     let Wants::Lock(target) = waiter.acquisition.wants.clone() else {
+        debug_assert!(false, "a slot is searched for");
         return Next::Gone;
     };
     waiter.patience.attempt();

@@ -198,7 +198,7 @@ impl Index {
         let id = row.waiter.acquisition.id;
         let before = mem::replace(&mut row.stage, stage);
         self.left(cluster, id, &before);
-        self.entered(cluster, id, &row.stage);
+        self.entered(cluster, row);
     }
 
     /// Checks that a row may stay where it is, and is found when something happens.
@@ -227,15 +227,19 @@ impl Index {
             self.rounds.remove(&queued.common().round);
             self.owners.remove(&queued.common().owner);
             queued.set_owner(cluster, &mut row.waiter, owner);
-            self.entered(cluster, row.waiter.acquisition.id, &row.stage);
+            self.entered(cluster, row);
         }
     }
 
-    fn entered(&mut self, cluster: &mut Cluster, id: AcquisitionId, stage: &Stage) {
-        match stage {
-            Stage::Rest(at) => {
-                cluster.timers.at(Key::Acquisition(id), *at);
+    fn entered(&mut self, cluster: &mut Cluster, row: &Row) {
+        let id = row.waiter.acquisition.id;
+        match &row.stage {
+            Stage::Throttled => {
+                if let Some(end) = row.waiter.acquisition.end() {
+                    cluster.timers.at(Key::Acquisition(id), end);
+                }
             }
+            Stage::Rest(at) => cluster.timers.at(Key::Acquisition(id), *at),
             Stage::Attempt(attempt) => {
                 self.attempts += 1;
                 self.rounds.insert(attempt.round, id);

@@ -53,6 +53,7 @@ fn url_parts_that_another_parser_would_drop_are_refused() {
             "unix:///r.sock?password=hunter2",
             "only db=, user=, pass= and protocol=",
         ),
+        ("me:hunter2@h:6379", "it has no scheme: write redis://"),
         ("redis:///1", "its host is missing"),
         ("redis://me%3Ahunter2", "not a valid name"),
         ("redis:/:hunter2@h", "it has an @ after a /"),
