@@ -146,9 +146,17 @@ impl Event {
     }
 }
 
-/// A later acquisition has a greater number.
+/// A later acquisition has a greater number. Calls get every second number, so that the one between is for a writer's
+/// turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AcquisitionId(pub(crate) u64);
+
+impl AcquisitionId {
+    /// The turn of a read-write lock's writer, which is an acquisition of its own.
+    pub(super) fn of_turn(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
 
 /// A call for a lease, with everything that an attempt needs.
 pub(crate) struct Acquisition {

@@ -49,20 +49,7 @@ pub enum Answer {
         ahead: Ahead,
     },
     /// To a TAKE of a slot.
-    Slots {
-        /// The slot that this client has there now, and its counter.
-        mine: Option<(u32, u64)>,
-        /// The slots that are taken, including this client's.
-        taken: Taken,
-        /// The version of the limit. Its number of slots is the one in the request.
-        version: u64,
-        /// This client is far enough ahead to take a free slot.
-        may_take: bool,
-        /// The place in the queue, or the ticket with which the slot was taken. 0 for none.
-        ticket: u64,
-        /// The time until the first of the taken slots is free, unless it is renewed.
-        next_free: Option<Duration>,
-    },
+    Slots(Slots),
     /// To a TAKE of a slot: the node has another limit, and did nothing.
     Conflict(Limit),
     /// To a RESIZE: the limit that the node has now.
@@ -117,6 +104,23 @@ pub enum Answer {
     Admission(admission::Reply),
     /// To a command about the server itself.
     Server(server::Reply),
+}
+
+/// The slots of a semaphore on one node, as a client that asks for one sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// The slot that this client has there now, and its counter.
+    pub mine: Option<(u32, u64)>,
+    /// The slots that are taken, including this client's.
+    pub taken: Taken,
+    /// The version of the limit. Its number of slots is the one in the request.
+    pub version: u64,
+    /// This client is far enough ahead to take a free slot.
+    pub may_take: bool,
+    /// The place in the queue, or the ticket with which the slot was taken. 0 for none.
+    pub ticket: u64,
+    /// The time until the first of the taken slots is free, unless it is renewed.
+    pub next_free: Option<Duration>,
 }
 
 /// The holder for which a waiter waits.
@@ -226,7 +230,7 @@ impl Answer {
             Self::Granted(counter) | Self::Raised(counter) | Self::Taken { counter, .. } => {
                 *counter
             }
-            Self::Slots { mine, ticket, .. } => {
+            Self::Slots(Slots { mine, ticket, .. }) => {
                 clear(ticket);
                 mine.map_or(0, |(_, counter)| counter)
             }

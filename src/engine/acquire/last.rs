@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use crate::{
     FencingToken, Silence, Vote,
-    node::answer::{Ahead, Answer},
+    node::answer::{Ahead, Answer, Slots},
     protocol::ballot::answers::{Answers, Evidence},
 };
 
@@ -56,18 +56,18 @@ impl Last {
                     remaining, holder, ..
                 },
             ) => Word::Held(remaining.map(Left::new), self.once(holder)),
-            Ok(Answer::Slots {
+            Ok(Answer::Slots(Slots {
                 mine: None,
                 next_free,
                 ..
-            }) => Word::Held(next_free.map(Left::new), None),
+            })) => Word::Held(next_free.map(Left::new), None),
             Ok(Answer::Conflict(_)) => Word::Held(None, None),
             Ok(
                 Answer::Taken { counter, .. }
-                | Answer::Slots {
+                | Answer::Slots(Slots {
                     mine: Some((_, counter)),
                     ..
-                },
+                }),
             ) => Word::Ours(FencingToken::from_counter(counter)),
             Ok(_) => Word::Else,
             Err(silence) => Word::Silent(Box::new(silence)),

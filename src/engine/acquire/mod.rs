@@ -7,19 +7,22 @@
 //! | --- | --- | --- |
 //! | `Enters` | a slot: begins to search; a lock: wants a permit to ask | `Queued`, `Begins`, `Throttled` |
 //! | `Throttled` | waits for its permit, or for the end of its wait | `Begins` |
-//! | `Begins` | decides between an attempt and the queue | `Asks`, `JoinsLast` |
+//! | `Begins` | decides between an attempt and the queue | `Asks`, `JoinsLast`, `AwaitsTurn` |
 //! | `Asks` | asks the nodes | `Attempt` |
-//! | `Attempt` | waits for votes, counts them | `Rest`, `Joins`, `JoinsLast` |
+//! | `Attempt` | waits for votes, counts them | `Rest`, `Joins`, `AwaitsTurn` |
 //! | `Rest` | waits for the time of the next attempt | `Begins` |
-//! | `JoinsLast` | takes a ticket, for a place behind all others | `Queued`, `Enters` |
-//! | `Joins` | takes a ticket, for a place in the queue | `Queued`, `Enters` |
-//! | `Queued` | waits for its place at the front, or for a slot | `Joins`, `Asks`, `Enters`, `Begins` |
+//! | `JoinsLast` | takes a ticket, for a place behind all others | `Queued` |
+//! | `Joins` | takes a ticket, for a place in the queue | `Queued` |
+//! | `Queued` | waits for its place at the front, or for a slot | `Joins`, `Asks` |
+//! | `AwaitsTurn` | a writer of a read-write lock: waits for its turn | `Begins`, `Enters` |
 //!
-//! A lock that does not wait starts in `Begins`, everything else in `Enters`. From `Attempt` and `Queued` it may be won;
-//! from all but `Throttled` and `Rest` it may end with an error. Its caller may go at any time.
+//! A lock that does not wait starts in `Begins`, a writer's turn in `JoinsLast`, everything else in `Enters`. From
+//! `Attempt` and `Queued` it may be won; from all but `Throttled`, `Rest` and `AwaitsTurn` it may end with an error. Its
+//! caller may go at any time.
 //!
-//! `Queued` leads to `Joins` for a new place, to `Asks` if too few nodes know the place, to `Begins` for a writer that has
-//! its turn or that keeps its permit, and to `Enters` for a writer that has neither.
+//! `Queued` leads to `Joins` for a new place, and to `Asks` if too few nodes know the place. The turn of a writer is an
+//! acquisition of its own, and the writer goes on once that has ended: in `Enters` if it has neither the turn nor a
+//! permit to ask.
 
 mod attempt;
 mod contended;
@@ -43,7 +46,8 @@ use self::{
     peers::Peers,
     step::Next,
     table::{Row, Stage, Table},
-    waiter::{Counts, Waiter},
+    throttle::Permit,
+    waiter::Waiter,
 };
 use crate::{
     Silence,
@@ -100,10 +104,11 @@ impl Acquisitions {
         self.table.is_empty()
     }
 
-    /// The calls that wait. For a writer's turn it is the call of the writer.
+    /// The calls that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Acquisition> + '_ {
         let waiters = self.table.iter().map(|row| &row.waiter);
-        waiters.map(|waiter| &waiter.writer.as_deref().unwrap_or(waiter).acquisition)
+        let calls = waiters.filter(|waiter| waiter.for_writer.is_none());
+        calls.map(|waiter| &waiter.acquisition)
     }
 
     /// The time by which the caller must have its answer. `None` if there is no limit.
@@ -139,45 +144,67 @@ impl Acquisitions {
         self.advance(cluster, id);
     }
 
-    /// Takes step after step, until the acquisition has to wait or is over.
+    /// Takes step after step, until the acquisition has to wait or is over. A writer and its turn follow each other.
     pub(super) fn advance(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
-        let Some((row, index)) = self.table.row(id) else {
-            return;
-        };
+        let mut next = Some(id);
+        while let Some(id) = next {
+            next = self.take_steps(cluster, id);
+        }
+    }
+
+    /// Takes the steps of one acquisition. Returns the one that goes on after that: the turn of a writer that waits for
+    /// it, or the writer whose turn has ended.
+    fn take_steps(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<AcquisitionId> {
+        let (row, index) = self.table.row(id)?;
         let over = loop {
             match row.step(cluster, &mut self.peers) {
-                Next::Wait => return index.check(row),
-                Next::To(stage) => index.set(cluster, row, stage),
+                Next::Wait => {
+                    self.peers.look_at_permit(row);
+                    index.check(row);
+                    return None;
+                }
+                Next::To(stage) => {
+                    index.set(cluster, row, stage);
+                    self.peers.look_at_permit(row);
+                }
                 Next::Under(owner) => index.set_owner(cluster, row, owner),
-                Next::HasTurn(grant) => {
-                    self.granted.push_back(*grant);
-                    index.set(cluster, row, Stage::Begins);
+                Next::AwaitTurn(turn) => {
+                    index.set(cluster, row, Stage::AwaitsTurn);
+                    self.peers.look_at_permit(row);
+                    let id = turn.acquisition.id;
+                    self.table.insert(turn, Stage::JoinsLast);
+                    return Some(id);
                 }
                 over @ (Next::Won(_) | Next::Tell(_) | Next::Gone) => break over,
             }
         };
-        match over {
-            Next::Won(won) => {
-                if let Some(Row { waiter, .. }) = self.table.remove(cluster, id) {
-                    debug_assert!(
-                        waiter.counts == Counts::Not,
-                        "it counts although it is held"
-                    );
-                    debug_assert!(waiter.known.is_none(), "the nodes know it as a waiter");
-                    let acquisition = waiter.acquisition;
-                    self.granted.push_back(Grant {
-                        acquisition,
-                        won: *won,
-                    });
-                }
-            }
-            Next::Tell(error) => {
-                if let Some(waiter) = self.end(cluster, id) {
-                    waiter.answer(error);
-                }
-            }
-            _ => drop(self.end(cluster, id)),
+        if let Next::Won(won) = over {
+            let mut waiter = self.table.remove(cluster, id)?.waiter;
+            debug_assert!(waiter.known.is_none(), "the nodes know it as a waiter");
+            self.peers.give_back(&mut waiter);
+            let writer = waiter.for_writer;
+            let acquisition = waiter.acquisition;
+            self.granted.push_back(Grant {
+                acquisition,
+                won: *won,
+            });
+            let (row, index) = self.table.row(writer?)?;
+            row.waiter.got_turn();
+            index.set(cluster, row, Stage::Begins);
+            return writer;
         }
+        let mut waiter = self.take_back(cluster, id)?;
+        if let Some(writer) = waiter.for_writer {
+            let (row, index) = self.table.row(writer)?;
+            let stage = row.waiter.got_no_turn(cluster, *waiter);
+            index.set(cluster, row, stage);
+            return Some(writer);
+        }
+        self.peers.forget(cluster, &mut waiter);
+        if let Next::Tell(error) = over {
+            waiter.answer(error);
+        }
+        None
     }
 
     /// The next acquisition that was won.
@@ -189,24 +216,23 @@ impl Acquisitions {
     pub(super) fn begin_throttled(&mut self, cluster: &mut Cluster) {
         for _ in 0..BEGIN_AT_ONCE {
             let now = cluster.now;
-            let Some(id) = self.peers.throttle.begin(now, || cluster.keeps_up()) else {
-                return;
-            };
-            self.permit(cluster, id);
-            match self.table.get(id).is_some_and(|one| one.waiter.is_gone()) {
-                true => drop(self.end(cluster, id)),
-                false => self.advance(cluster, id),
+            match self.peers.throttle.begin(now, || cluster.keeps_up()) {
+                Some((id, permit)) => self.permit(cluster, id, permit),
+                None => return,
             }
         }
     }
 
     /// A throttled acquisition may ask now.
-    fn permit(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
-        if let Some((row, index)) = self.table.row(id) {
-            debug_assert!(matches!(row.stage(), Stage::Throttled), "it waits for none");
-            row.waiter.counts = Counts::Asks;
-            index.set(cluster, row, Stage::Begins);
-        }
+    fn permit(&mut self, cluster: &mut Cluster, id: AcquisitionId, permit: Permit) {
+        let Some((row, index)) = self.table.row(id) else {
+            debug_assert!(false, "nobody needs this permit");
+            return self.peers.throttle.give_back(permit);
+        };
+        debug_assert!(matches!(row.stage(), Stage::Throttled), "it waits for none");
+        row.waiter.permit = Some(permit);
+        index.set(cluster, row, Stage::Begins);
+        self.advance(cluster, id);
     }
 
     /// The time at which [`begin_throttled`](Self::begin_throttled) has something to do.
@@ -345,11 +371,11 @@ impl Acquisitions {
         };
         match one.stage() {
             Stage::Throttled => {
-                if let Some(target) = one.waiter.acquisition.wants.target() {
-                    self.peers.throttle.ask_now(target, id);
+                if let Some(target) = one.waiter.acquisition.wants.target()
+                    && let Some(permit) = self.peers.throttle.ask_now(target, id)
+                {
+                    self.permit(cluster, id, permit);
                 }
-                self.permit(cluster, id);
-                self.advance(cluster, id);
             }
             Stage::Rest(_) => self.rest_is_over(cluster, id),
             Stage::Queued(_) => self.advance(cluster, id),
@@ -373,18 +399,27 @@ impl Acquisitions {
         }
     }
 
-    /// Ends an acquisition that was not granted, and takes back what it asked for.
-    fn end(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<Box<Waiter>> {
+    /// Ends an acquisition that was not granted, and with a writer its turn. Takes back what they asked for.
+    fn end(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
+        let awaits_turn = |row: &Row| matches!(row.stage(), Stage::AwaitsTurn);
+        let turn = self.table.get(id).filter(|row| awaits_turn(row));
+        let turn = turn.map(|_| id.of_turn());
+        for id in turn.into_iter().chain([id]) {
+            if let Some(mut waiter) = self.take_back(cluster, id) {
+                self.peers.forget(cluster, &mut waiter);
+            }
+        }
+    }
+
+    /// Removes an acquisition that was not granted, and takes back what stands on the nodes.
+    fn take_back(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<Box<Waiter>> {
         let row = self.table.get_mut(id)?;
-        self.peers.stop_joining(&mut row.waiter);
         row.roll_back(cluster);
         if let Stage::Throttled = row.stage()
             && let Some(target) = row.waiter.acquisition.wants.target()
         {
             self.peers.throttle.leave(target, id);
         }
-        let mut waiter = self.table.remove(cluster, id)?.waiter.of_caller();
-        self.peers.forget(cluster, &mut waiter);
-        Some(waiter)
+        Some(self.table.remove(cluster, id)?.waiter)
     }
 }

@@ -117,6 +117,10 @@ impl Patience {
         }
     }
 
+    pub(super) fn is_in_line(&self) -> bool {
+        self.is_in_line
+    }
+
     /// A majority of the nodes votes.
     pub(super) fn found_majority(&mut self) {
         self.without_majority = None;

@@ -3,8 +3,9 @@
 use super::{
     contended::Contended,
     rwlock_waiters::RwlockWaiters,
+    table::{Row, Stage},
     throttle::Throttle,
-    waiter::{Counts, Waiter},
+    waiter::Waiter,
 };
 use crate::engine::cluster::Cluster;
 
@@ -24,24 +25,37 @@ impl Peers {
         self.last_ticket = self.last_ticket.max(ticket);
     }
 
-    /// From now on it does not count among the acquisitions that make attempts.
-    pub(super) fn stop_asking(&mut self, waiter: &mut Waiter) {
-        if let Some(target) = waiter.counts_no_more(Counts::Asks) {
-            self.throttle.done(&target);
+    /// An acquisition has come to its stage with a permit to make attempts, or to join a queue. Wherever it needs none,
+    /// the permit is given back.
+    pub(super) fn look_at_permit(&mut self, row: &mut Row) {
+        let (waiter, stage) = row.parts();
+        let needs_it = match (stage, &mut waiter.permit) {
+            (_, None) => return,
+            (Stage::Begins | Stage::Asks | Stage::Attempt(_) | Stage::Rest(_), Some(permit)) => {
+                self.throttle.makes_attempts(permit);
+                true
+            }
+            (Stage::Joins { .. } | Stage::JoinsLast, Some(permit)) => permit.is_joining(),
+            (Stage::Queued(queued), Some(permit)) => permit.is_joining() && !queued.has_joined(),
+            (Stage::Enters | Stage::Throttled | Stage::AwaitsTurn, Some(_)) => {
+                debug_assert!(false, "it has a permit already");
+                false
+            }
+        };
+        if !needs_it {
+            self.give_back(waiter);
         }
     }
 
-    /// From now on it does not count among the acquisitions that join a queue.
-    pub(super) fn stop_joining(&mut self, waiter: &mut Waiter) {
-        if let Some(target) = waiter.counts_no_more(Counts::Joins) {
-            self.throttle.joined(&target);
+    pub(super) fn give_back(&mut self, waiter: &mut Waiter) {
+        if let Some(permit) = waiter.permit.take() {
+            self.throttle.give_back(permit);
         }
     }
 
     /// The wait is over, and nothing was granted.
     pub(super) fn forget(&mut self, cluster: &mut Cluster, waiter: &mut Waiter) {
         self.rwlock_waiters.give_up(cluster, waiter);
-        self.stop_asking(waiter);
-        debug_assert!(waiter.counts == Counts::Not, "it counts as joining");
+        self.give_back(waiter);
     }
 }

@@ -1,6 +1,6 @@
 //! The steps of an acquisition. A step looks at one row, and returns what comes next. It never calls the next step.
 
-use std::{mem, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
     attempt::{Attempt, Progress, new_owner},
@@ -8,21 +8,18 @@ use super::{
     peers::Peers,
     queued::{MutexQueue, Outcome, Queued, SlotSearch},
     table::{Row, Stage},
-    waiter::{After, Counts, Turn, Waiter},
+    waiter::{After, Waiter},
 };
 use crate::{
     Error, FencingToken,
     base::owner::Entry,
     engine::{
         cluster::Cluster,
-        grant::{Grant, Won},
+        grant::Won,
         rollback::stop_waiting,
         wants::{Slot, Wants},
     },
 };
-
-/// A writer that could not get its turn asks without it for this long.
-const ALONE: Duration = Duration::from_secs(1);
 
 /// The result of a step.
 pub(super) enum Next {
@@ -32,13 +29,13 @@ pub(super) enum Next {
     To(Stage),
     /// The acquisition stays queued, and the nodes know it under this owner from now on.
     Under(Entry),
-    /// A writer that had queued for its turn has it, and makes an attempt.
-    HasTurn(Box<Grant>),
+    /// A writer waits for its turn from now on. This is the acquisition of the turn.
+    AwaitTurn(Box<Waiter>),
     /// The acquisition was won.
     Won(Box<Won>),
     /// The caller gets this error. Then everything that stands on the nodes is taken back.
     Tell(Error),
-    /// Nobody waits for it any more. Then everything that stands on the nodes is taken back.
+    /// It ends without an answer. Then everything that stands on the nodes is taken back.
     Gone,
 }
 
@@ -51,7 +48,7 @@ impl Row {
             Stage::Asks => asks(waiter, cluster, peers),
             Stage::Joins { counter } => joins(waiter, Some(*counter), cluster, peers),
             Stage::JoinsLast => joins(waiter, None, cluster, peers),
-            Stage::Throttled | Stage::Rest(_) => Next::Wait,
+            Stage::Throttled | Stage::Rest(_) | Stage::AwaitsTurn => Next::Wait,
             Stage::Attempt(attempt) => attempted(waiter, attempt, cluster, peers),
             Stage::Queued(queued) => look_at_queued(waiter, queued, cluster, peers),
         }
@@ -69,7 +66,7 @@ impl Row {
 }
 
 /// It may ask as soon as few enough acquisitions of its target do. A slot is looked for at once.
-fn enters(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
+fn enters(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     let target = match &waiter.acquisition.wants {
         Wants::Lock(target) => target,
         Wants::Slot(slot) => {
@@ -78,20 +75,15 @@ fn enters(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) ->
         }
     };
     let at_once = !peers.throttle.find_next() && cluster.keeps_up();
-    if peers.throttle.enter(target, waiter.acquisition.id, at_once) {
-        waiter.counts = Counts::Asks;
-        return Next::To(Stage::Begins);
+    waiter.permit = peers.throttle.enter(target, waiter.acquisition.id, at_once);
+    match waiter.permit {
+        Some(_) => Next::To(Stage::Begins),
+        None => Next::To(Stage::Throttled),
     }
-    Next::To(Stage::Throttled)
 }
 
 /// Looks for a slot of a semaphore.
-fn searches(
-    waiter: &mut Box<Waiter>,
-    slot: Slot,
-    cluster: &mut Cluster,
-    peers: &mut Peers,
-) -> Next {
+fn searches(waiter: &mut Waiter, slot: Slot, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     let owner = match new_owner(cluster, &waiter.acquisition) {
         Ok(owner) => owner,
         Err(error) => return Next::Tell(error),
@@ -108,8 +100,11 @@ fn searches(
 }
 
 /// If the wait is over, the caller gets the error that is known. On a contended name the acquisition joins the queue
-/// without an attempt.
-fn begins(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
+/// without an attempt, if others that ask do so too.
+fn begins(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
+    if waiter.is_gone() {
+        return Next::Gone;
+    }
     // A wait that is over already, such as a wait of zero, is one attempt.
     let is_over = waiter.patience.is_over(cluster.now);
     if is_over {
@@ -122,23 +117,20 @@ fn begins(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) ->
     }
     let line = waiter.queue_name(cluster).filter(|_| !is_over);
     if let Some(line) = line
-        && waiter.counts == Counts::Asks
+        && let Some(permit) = &mut waiter.permit
         && cluster.has_a_majority()
         && peers.contended.has(&line, cluster.now)
-        && let Some(target) = waiter.acquisition.wants.target()
-        && peers.throttle.try_join(target)
+        && peers.throttle.try_join(permit)
     {
-        waiter.counts = Counts::Joins;
-        if waiter.acquisition.wants.side().is_some() {
-            let turn = waiter.for_turn(cluster, line);
-            waiter.writer = Some(mem::replace(waiter, turn));
-        }
-        return Next::To(Stage::JoinsLast);
+        return match waiter.acquisition.wants.side() {
+            Some(_) => Next::AwaitTurn(waiter.for_turn(cluster, line)),
+            None => Next::To(Stage::JoinsLast),
+        };
     }
     Next::To(Stage::Asks)
 }
 
-fn asks(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> Next {
+fn asks(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     let Wants::Lock(target) = waiter.acquisition.wants.clone() else {
         debug_assert!(false, "a slot is searched for");
         return Next::Gone;
@@ -162,7 +154,7 @@ fn asks(waiter: &mut Box<Waiter>, cluster: &mut Cluster, peers: &mut Peers) -> N
 
 /// Looks at the votes of an attempt.
 fn attempted(
-    waiter: &mut Box<Waiter>,
+    waiter: &mut Waiter,
     attempt: &mut Attempt,
     cluster: &mut Cluster,
     peers: &mut Peers,
@@ -170,7 +162,6 @@ fn attempted(
     match attempt.look(cluster) {
         Progress::Open => Next::Wait,
         Progress::Won(token) => {
-            peers.stop_asking(waiter);
             let known = peers.rwlock_waiters.leave(cluster, waiter);
             if let (Some(known), Some(target)) = (&known, waiter.acquisition.wants.target()) {
                 // The nodes that its last attempt did not ask would otherwise not hear that the wait has ended.
@@ -185,7 +176,7 @@ fn attempted(
 }
 
 fn failed(
-    waiter: &mut Box<Waiter>,
+    waiter: &mut Waiter,
     attempt: &Attempt,
     failure: Failure,
     cluster: &mut Cluster,
@@ -205,46 +196,30 @@ fn failed(
             waiter.last = Some(Box::new(error));
             Next::To(Stage::Rest(at))
         }
-        After::Queue => {
-            peers.stop_asking(waiter);
-            let is_writer = waiter.acquisition.wants.side().is_some();
-            let turn = waiter.queue_name(cluster).filter(|_| is_writer);
-            let joins = match turn {
-                None => {
-                    peers.saw_ticket(attempt.largest_ticket());
-                    Stage::Joins {
-                        counter: attempt.largest_counter(),
-                    }
-                }
-                Some(turn) => {
-                    waiter.last = Some(Box::new(error));
-                    let turn = waiter.for_turn(cluster, turn);
-                    waiter.writer = Some(mem::replace(waiter, turn));
-                    // The attempt was for the lock, so no node has named the waiters that queue for the turn.
-                    Stage::JoinsLast
-                }
-            };
-            peers
-                .contended
-                .insert(waiter.acquisition.name(), cluster.now);
-            Next::To(joins)
+        After::Queue(line) => {
+            peers.contended.insert(&line, cluster.now);
+            if waiter.acquisition.wants.side().is_some() {
+                waiter.last = Some(Box::new(error));
+                return Next::AwaitTurn(waiter.for_turn(cluster, line));
+            }
+            peers.saw_ticket(attempt.largest_ticket());
+            Next::To(Stage::Joins {
+                counter: attempt.largest_counter(),
+            })
         }
     }
 }
 
 /// `counter` is the greatest that was seen. `None`: it takes a place only behind all others.
 fn joins(
-    waiter: &mut Box<Waiter>,
+    waiter: &mut Waiter,
     counter: Option<u64>,
     cluster: &mut Cluster,
     peers: &mut Peers,
 ) -> Next {
     let owner = match new_owner(cluster, &waiter.acquisition) {
         Ok(owner) => owner,
-        Err(error) => {
-            peers.stop_joining(waiter);
-            return or_without_turn(waiter, error, cluster);
-        }
+        Err(error) => return Next::Tell(error),
     };
     let after = peers.last_ticket.saturating_add(1);
     let ticket = cluster.clock.wall_us().max(after).min(FencingToken::MAX);
@@ -255,7 +230,7 @@ fn joins(
 
 /// Does everything that can be done now for an acquisition that is queued.
 fn look_at_queued(
-    waiter: &mut Box<Waiter>,
+    waiter: &mut Waiter,
     queued: &mut Queued,
     cluster: &mut Cluster,
     peers: &mut Peers,
@@ -264,14 +239,8 @@ fn look_at_queued(
         return Next::Gone;
     }
     match queued.advance(cluster, waiter) {
-        Outcome::Waits => {
-            if queued.counts_as_joined() {
-                peers.stop_joining(waiter);
-            }
-            Next::Wait
-        }
+        Outcome::Waits => Next::Wait,
         Outcome::Won(won) => {
-            peers.stop_joining(waiter);
             if won.target.slot().is_none() {
                 let name = waiter.acquisition.name();
                 match won.good.is_provisional {
@@ -279,20 +248,11 @@ fn look_at_queued(
                     false => peers.contended.remove(name),
                 }
             }
-            match waiter.writer.take() {
-                None => Next::Won(won),
-                Some(writer) => {
-                    let acquisition = mem::replace(waiter, writer).acquisition;
-                    Next::HasTurn(Box::new(Grant {
-                        acquisition,
-                        won: *won,
-                    }))
-                }
-            }
+            Next::Won(won)
         }
         Outcome::NewOwner => match new_owner(cluster, &waiter.acquisition) {
             Ok(owner) => Next::Under(owner),
-            Err(error) => leaves(waiter, queued, error, cluster, peers),
+            Err(error) => Next::Tell(error),
         },
         Outcome::NewPlace => {
             let counter = queued.common().counter;
@@ -302,67 +262,13 @@ fn look_at_queued(
         // Too few nodes know of the place that it asked for.
         Outcome::Attempt => {
             peers.contended.remove(waiter.acquisition.name());
-            queued.roll_back(cluster, waiter);
-            if let Some(target) = waiter.counts_no_more(Counts::Joins) {
-                peers.throttle.asks_instead(&target);
-                waiter.counts = Counts::Asks;
+            if waiter.for_writer.is_some() {
+                return Next::Gone;
             }
-            match waiter.writer.is_some() {
-                true => without_turn(waiter, cluster),
-                false => Next::To(Stage::Asks),
-            }
-        }
-        Outcome::NoTurn => {
-            peers.stop_joining(waiter);
             queued.roll_back(cluster, waiter);
-            without_turn(waiter, cluster)
+            Next::To(Stage::Asks)
         }
-        Outcome::Over(error) => leaves(waiter, queued, error, cluster, peers),
-    }
-}
-
-/// The acquisition is no longer queued.
-fn leaves(
-    waiter: &mut Box<Waiter>,
-    queued: &Queued,
-    error: Error,
-    cluster: &mut Cluster,
-    peers: &mut Peers,
-) -> Next {
-    peers.stop_joining(waiter);
-    // A writer goes on. All others end, which takes it back.
-    if waiter.writer.is_some() {
-        queued.roll_back(cluster, waiter);
-    }
-    or_without_turn(waiter, error, cluster)
-}
-
-/// The acquisition cannot be queued. A writer that only queues for its turn asks without it. Any other acquisition is
-/// answered with the error.
-fn or_without_turn(waiter: &mut Box<Waiter>, error: Error, cluster: &Cluster) -> Next {
-    match waiter.writer.is_some() {
-        true => without_turn(waiter, cluster),
-        false => Next::Tell(error),
-    }
-}
-
-/// A writer could not get its turn, or has no time for it any more.
-fn without_turn(waiter: &mut Box<Waiter>, cluster: &Cluster) -> Next {
-    debug_assert!(
-        waiter.counts != Counts::Joins,
-        "its permit counts as joining"
-    );
-    if let Some(mut writer) = waiter.writer.take() {
-        writer.counts = waiter.counts;
-        *waiter = writer;
-    }
-    waiter.turn = Turn {
-        lease: None,
-        alone_until: cluster.now.plus(ALONE),
-    };
-    match waiter.counts {
-        // A crowd that leaves the queue at the same time must not ask at the same time.
-        Counts::Not => Next::To(Stage::Enters),
-        Counts::Asks | Counts::Joins => Next::To(Stage::Begins),
+        Outcome::NoTurn => Next::Gone,
+        Outcome::Over(error) => Next::Tell(error),
     }
 }

@@ -53,19 +53,22 @@ pub(super) enum Stage {
     Rest(Tick),
     /// It is in the queue of a mutex, or looks for a slot. A search for a slot may be for a caller that does not wait.
     Queued(Queued),
+    /// A writer waits for its turn, which is an acquisition of its own.
+    AwaitsTurn,
 }
 
 /// From each stage to those that may follow. The table in `mod.rs` says the same.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("Enters", &["Queued", "Begins", "Throttled"]),
     ("Throttled", &["Begins"]),
-    ("Begins", &["Asks", "JoinsLast"]),
+    ("Begins", &["Asks", "JoinsLast", "AwaitsTurn"]),
     ("Asks", &["Attempt"]),
-    ("Attempt", &["Rest", "Joins", "JoinsLast"]),
+    ("Attempt", &["Rest", "Joins", "AwaitsTurn"]),
     ("Rest", &["Begins"]),
-    ("JoinsLast", &["Queued", "Enters"]),
-    ("Joins", &["Queued", "Enters"]),
-    ("Queued", &["Joins", "Asks", "Enters", "Begins"]),
+    ("JoinsLast", &["Queued"]),
+    ("Joins", &["Queued"]),
+    ("Queued", &["Joins", "Asks"]),
+    ("AwaitsTurn", &["Begins", "Enters"]),
 ];
 
 fn may_follow(from: &Stage, to: &Stage) -> bool {
@@ -87,6 +90,7 @@ impl Stage {
             Self::Attempt(_) => "Attempt",
             Self::Rest(_) => "Rest",
             Self::Queued(_) => "Queued",
+            Self::AwaitsTurn => "AwaitsTurn",
         }
     }
 
@@ -96,7 +100,11 @@ impl Stage {
             Self::Enters | Self::Begins | Self::Asks | Self::Joins { .. } | Self::JoinsLast => {
                 false
             }
-            Self::Throttled | Self::Attempt(_) | Self::Rest(_) | Self::Queued(_) => true,
+            Self::Throttled
+            | Self::Attempt(_)
+            | Self::Rest(_)
+            | Self::Queued(_)
+            | Self::AwaitsTurn => true,
         }
     }
 }
@@ -107,7 +115,7 @@ impl Row {
     }
 
     /// Its waiter, and its stage to work on. Only [`Index::set`] moves it to another stage.
-    pub(super) fn parts(&mut self) -> (&mut Box<Waiter>, &mut Stage) {
+    pub(super) fn parts(&mut self) -> (&mut Waiter, &mut Stage) {
         (&mut self.waiter, &mut self.stage)
     }
 }
@@ -115,8 +123,10 @@ impl Row {
 impl Table {
     pub(super) fn insert(&mut self, waiter: Box<Waiter>, stage: Stage) {
         debug_assert!(!stage.lasts(), "it has to be advanced");
-        self.all
+        let before = self
+            .all
             .insert(waiter.acquisition.id, Row { waiter, stage });
+        debug_assert!(before.is_none(), "its number is taken");
     }
 
     pub(super) fn get(&self, id: AcquisitionId) -> Option<&Row> {
@@ -259,7 +269,8 @@ impl Index {
             | Stage::Begins
             | Stage::Asks
             | Stage::Joins { .. }
-            | Stage::JoinsLast => {}
+            | Stage::JoinsLast
+            | Stage::AwaitsTurn => {}
             Stage::Throttled | Stage::Rest(_) => cluster.timers.cancel(Key::Acquisition(id)),
             Stage::Attempt(attempt) => {
                 self.attempts -= 1;

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
+    mem,
     time::Duration,
 };
 
@@ -31,6 +32,14 @@ pub(super) struct Throttle {
     nevertheless_at: Tick,
 }
 
+/// A permit to ask the nodes for a target. Its holder [gives it back](Throttle::give_back).
+#[must_use]
+pub(super) struct Permit {
+    target: Target,
+    /// It is used to join the queue without an attempt. Otherwise it is for attempts.
+    is_joining: bool,
+}
+
 /// The greatest number of acquisitions of one target that ask or rest at a time. Readers get more, because they do not
 /// exclude each other.
 fn most_asking(target: &Target) -> usize {
@@ -42,31 +51,52 @@ fn most_asking(target: &Target) -> usize {
 
 #[derive(Default)]
 struct Line {
-    /// The number of acquisitions that ask or rest.
+    /// The number of permits.
     asking: usize,
-    /// The number of acquisitions that join the queue without an attempt.
+    /// The number of permits that are used to join the queue without an attempt.
     joining: usize,
     waiting: BTreeSet<AcquisitionId>,
     /// The report of the last attempt, if it was refused.
     refusal: Option<Report>,
 }
 
+impl Permit {
+    pub(super) fn is_joining(&self) -> bool {
+        self.is_joining
+    }
+}
+
+impl Line {
+    fn permit(&mut self, target: Target) -> Permit {
+        self.asking += 1;
+        Permit {
+            target,
+            is_joining: false,
+        }
+    }
+}
+
 impl Throttle {
-    /// Returns true if the acquisition may ask now. Otherwise it waits. With `at_once` it may ask, unless too many ask
+    /// The permit, if the acquisition may ask now. Otherwise it waits. With `at_once` it may ask, unless too many ask
     /// for its own target.
-    pub(super) fn enter(&mut self, target: &Target, id: AcquisitionId, at_once: bool) -> bool {
+    pub(super) fn enter(
+        &mut self,
+        target: &Target,
+        id: AcquisitionId,
+        at_once: bool,
+    ) -> Option<Permit> {
         let line = self.lines.entry(target.clone()).or_default();
         if line.asking < most_asking(target) {
             if at_once && line.waiting.is_empty() {
-                line.asking += 1;
-                return true;
+                return Some(line.permit(target.clone()));
             }
             if line.asking + line.waiting.len() < most_asking(target) {
                 self.free.push_back(target.clone());
             }
         }
-        line.waiting.insert(id);
-        false
+        let is_new = line.waiting.insert(id);
+        debug_assert!(is_new, "it waits twice");
+        None
     }
 
     /// The next acquisition that may ask, if the nodes keep up, or if none has begun for a while.
@@ -74,7 +104,7 @@ impl Throttle {
         &mut self,
         now: Tick,
         keep_up: impl FnOnce() -> bool,
-    ) -> Option<AcquisitionId> {
+    ) -> Option<(AcquisitionId, Permit)> {
         if !self.find_next() {
             return None;
         }
@@ -95,14 +125,14 @@ impl Throttle {
         })
     }
 
-    fn next(&mut self) -> Option<AcquisitionId> {
+    fn next(&mut self) -> Option<(AcquisitionId, Permit)> {
         if !self.find_next() {
             return None;
         }
-        let line = self.lines.get_mut(&self.free.pop_front()?)?;
+        let target = self.free.pop_front()?;
+        let line = self.lines.get_mut(&target)?;
         let id = line.waiting.pop_first()?;
-        line.asking += 1;
-        Some(id)
+        Some((id, line.permit(target)))
     }
 
     /// Returns true if some acquisition may ask. Drops permits for which no acquisition waits any more.
@@ -131,10 +161,10 @@ impl Throttle {
     }
 
     /// An acquisition that waits asks now, because its time is over.
-    pub(super) fn ask_now(&mut self, target: &Target, id: AcquisitionId) {
-        if let Some(line) = self.lines.get_mut(target) {
-            line.asking += usize::from(line.waiting.remove(&id));
-        }
+    pub(super) fn ask_now(&mut self, target: &Target, id: AcquisitionId) -> Option<Permit> {
+        let line = self.lines.get_mut(target)?;
+        let waited = line.waiting.remove(&id);
+        waited.then(|| line.permit(target.clone()))
     }
 
     /// An acquisition that waited is gone.
@@ -145,35 +175,38 @@ impl Throttle {
         self.tidy(target);
     }
 
-    /// Returns true if an acquisition that asks may join the queue without an attempt, and then counts it as joining.
-    /// It may not while others make attempts, because it would come before them.
-    pub(super) fn try_join(&mut self, target: &Target) -> bool {
-        let line = self.lines.get_mut(target);
+    /// Returns true if the holder of this permit may join the queue without an attempt. It may not while others make
+    /// attempts, because it would come before them.
+    pub(super) fn try_join(&mut self, permit: &mut Permit) -> bool {
+        debug_assert!(!permit.is_joining, "it joins already");
+        let line = self.lines.get_mut(&permit.target);
         line.is_some_and(|line| {
             let may = line.asking == line.joining + 1;
             line.joining += usize::from(may);
+            permit.is_joining = may;
             may
         })
     }
 
-    /// An acquisition that was joining makes an attempt instead.
-    pub(super) fn asks_instead(&mut self, target: &Target) {
-        if let Some(line) = self.lines.get_mut(target) {
+    /// The permit is for attempts, whatever it was used for until now.
+    pub(super) fn makes_attempts(&mut self, permit: &mut Permit) {
+        if mem::take(&mut permit.is_joining)
+            && let Some(line) = self.lines.get_mut(&permit.target)
+        {
+            debug_assert!(line.joining > 0, "it was not counted");
             line.joining = line.joining.saturating_sub(1);
         }
     }
 
-    /// An acquisition that was joining is in the queue, or is gone.
-    pub(super) fn joined(&mut self, target: &Target) {
-        self.asks_instead(target);
-        self.done(target);
-    }
-
-    /// An acquisition that asked is done, or is gone.
-    pub(super) fn done(&mut self, target: &Target) {
+    /// The holder of this permit is done, or queued, or gone.
+    pub(super) fn give_back(&mut self, mut permit: Permit) {
+        self.makes_attempts(&mut permit);
+        let target = &permit.target;
         let Some(line) = self.lines.get_mut(target) else {
+            debug_assert!(false, "a permit without a line");
             return;
         };
+        debug_assert!(line.asking > line.joining, "it was not counted");
         line.asking = line.asking.saturating_sub(1);
         if line.asking < most_asking(target) && !line.waiting.is_empty() {
             self.free.push_back(target.clone());
@@ -214,14 +247,28 @@ mod tests {
         ids.iter().map(|id| Some(AcquisitionId(*id))).collect()
     }
 
+    fn permit(target: &Target) -> Permit {
+        Permit {
+            target: target.clone(),
+            is_joining: false,
+        }
+    }
+
+    /// The acquisition that asks next. The test gives its permit back as one of any other.
+    fn next(throttle: &mut Throttle) -> Option<AcquisitionId> {
+        throttle.next().map(|(id, _)| id)
+    }
+
+    fn done(throttle: &mut Throttle, target: &Target) {
+        throttle.give_back(permit(target));
+    }
+
     /// One name, and acquisitions 0 to `acquisitions`. The first of them ask.
     fn crowd(acquisitions: u64) -> Throttle {
         let mut throttle = Throttle::default();
         for id in 0..acquisitions {
-            assert_eq!(
-                throttle.enter(&name("a"), AcquisitionId(id), true),
-                id < MOST
-            );
+            let permit = throttle.enter(&name("a"), AcquisitionId(id), true);
+            assert_eq!(permit.is_some(), id < MOST);
         }
         throttle
     }
@@ -233,72 +280,85 @@ mod tests {
     #[test]
     fn crowd_asks_a_few_at_a_time_and_in_order() {
         let mut throttle = crowd(MOST + 4);
-        assert_eq!((throttle.find_next(), throttle.next()), (false, None));
+        assert_eq!((throttle.find_next(), next(&mut throttle)), (false, None));
         assert!(
-            throttle.enter(&name("b"), AcquisitionId(999), true),
+            throttle
+                .enter(&name("b"), AcquisitionId(999), true)
+                .is_some(),
             "another name"
         );
-        throttle.done(&name("a"));
-        throttle.done(&name("a"));
+        done(&mut throttle, &name("a"));
+        done(&mut throttle, &name("a"));
         assert!(throttle.find_next());
         assert!(
-            !throttle.enter(&name("a"), AcquisitionId(500), true),
+            throttle
+                .enter(&name("a"), AcquisitionId(500), true)
+                .is_none(),
             "no overtaking"
         );
         throttle.leave(&name("a"), AcquisitionId(MOST + 1));
         assert_eq!(
-            [throttle.next(), throttle.next()][..],
+            [next(&mut throttle), next(&mut throttle)][..],
             ids(&[MOST, MOST + 2])
         );
-        assert_eq!((throttle.next(), throttle.find_next()), (None, false));
+        assert_eq!((next(&mut throttle), throttle.find_next()), (None, false));
     }
 
     #[test]
     fn acquisitions_that_may_not_ask_at_once_follow_in_order() {
         let mut throttle = Throttle::default();
         for id in 0..3 {
-            assert!(!throttle.enter(&name("a"), AcquisitionId(id), false));
+            assert!(
+                throttle
+                    .enter(&name("a"), AcquisitionId(id), false)
+                    .is_none()
+            );
         }
         assert!(
-            !throttle.enter(&name("a"), AcquisitionId(3), true),
+            throttle.enter(&name("a"), AcquisitionId(3), true).is_none(),
             "behind them"
         );
         throttle.leave(&name("a"), AcquisitionId(1));
-        let next: Vec<_> = (0..3).map(|_| throttle.next()).collect();
-        assert_eq!(next, ids(&[0, 2, 3]));
-        assert_eq!(throttle.next(), None);
-        (0..3).for_each(|_| throttle.done(&name("a")));
+        let all: Vec<_> = (0..3).map(|_| next(&mut throttle)).collect();
+        assert_eq!(all, ids(&[0, 2, 3]));
+        assert_eq!(next(&mut throttle), None);
+        (0..3).for_each(|_| done(&mut throttle, &name("a")));
         assert_eq!(throttle.len(), 0);
     }
 
     #[test]
     fn acquisition_joins_without_attempt_only_if_no_other_makes_one() {
         let (mut throttle, target) = (Throttle::default(), name("a"));
-        assert!(throttle.enter(&target, AcquisitionId(1), true));
-        assert!(throttle.try_join(&target));
-        assert!(throttle.enter(&target, AcquisitionId(2), true));
-        assert!(throttle.try_join(&target), "beside others that join");
-        throttle.asks_instead(&target);
-        assert!(throttle.enter(&target, AcquisitionId(3), true));
-        assert!(!throttle.try_join(&target), "one of them makes an attempt");
-        throttle.done(&target);
-        throttle.done(&target);
-        throttle.joined(&target);
+        let enter = |throttle: &mut Throttle, id| throttle.enter(&target, AcquisitionId(id), true);
+        let mut first = enter(&mut throttle, 1).unwrap();
+        assert!(throttle.try_join(&mut first));
+        let mut second = enter(&mut throttle, 2).unwrap();
+        assert!(throttle.try_join(&mut second), "beside others that join");
+        throttle.makes_attempts(&mut first);
+        assert!(second.is_joining() && !first.is_joining());
+        let mut third = enter(&mut throttle, 3).unwrap();
+        assert!(
+            !throttle.try_join(&mut third),
+            "one of them makes an attempt"
+        );
+        for permit in [first, second, third] {
+            throttle.give_back(permit);
+        }
         assert_eq!(throttle.len(), 0);
     }
 
     #[test]
     fn acquisition_whose_time_is_over_asks_beyond_the_limit() {
         let mut throttle = crowd(MOST + 3);
-        throttle.ask_now(&name("a"), AcquisitionId(0));
-        throttle.ask_now(&name("a"), AcquisitionId(MOST));
-        throttle.ask_now(&name("a"), AcquisitionId(MOST + 1));
-        // Two more than the limit ask, so the end of two frees no permit. (Acquisition 0 asked before.)
-        throttle.done(&name("a"));
-        throttle.done(&name("a"));
-        assert_eq!(throttle.next(), None);
-        throttle.done(&name("a"));
-        assert_eq!(throttle.next(), Some(AcquisitionId(MOST + 2)));
+        let asks =
+            [0, MOST, MOST + 1].map(|id| throttle.ask_now(&name("a"), AcquisitionId(id)).is_some());
+        assert_eq!(asks, [false, true, true], "the first asks already");
+        // Two more than the limit ask, so the end of two frees no permit.
+        done(&mut throttle, &name("a"));
+        done(&mut throttle, &name("a"));
+        assert_eq!(next(&mut throttle), None);
+        done(&mut throttle, &name("a"));
+        assert_eq!(next(&mut throttle), Some(AcquisitionId(MOST + 2)));
     }
 
     #[test]
@@ -319,8 +379,8 @@ mod tests {
         for id in (MOST..all).rev() {
             throttle.leave(&name("a"), AcquisitionId(id));
         }
-        (0..MOST).for_each(|_| throttle.done(&name("a")));
-        assert_eq!(throttle.next(), None);
+        (0..MOST).for_each(|_| done(&mut throttle, &name("a")));
+        assert_eq!(next(&mut throttle), None);
         assert_eq!(throttle.len(), 0);
     }
 
@@ -336,22 +396,22 @@ mod tests {
                     0..3 => {
                         last += 1;
                         match throttle.enter(&of, AcquisitionId(last), pick % 3 > 0) {
-                            true => asking.push((last, of)),
-                            false => drop(waiting.insert(last, of)),
+                            Some(_) => asking.push((last, of)),
+                            None => drop(waiting.insert(last, of)),
                         }
                     }
                     3 if !asking.is_empty() => {
                         let (id, of) = asking.remove(pick as usize % asking.len());
                         // It does not wait, so neither of these calls changes anything.
                         throttle.leave(&of, AcquisitionId(id));
-                        throttle.ask_now(&of, AcquisitionId(id));
-                        throttle.done(&of);
+                        prop_assert!(throttle.ask_now(&of, AcquisitionId(id)).is_none());
+                        done(&mut throttle, &of);
                     }
                     _ => {
                         let id = last.saturating_sub(pick);
                         if let Some(of) = waiting.remove(&id) {
                             if one {
-                                throttle.ask_now(&of, AcquisitionId(id));
+                                prop_assert!(throttle.ask_now(&of, AcquisitionId(id)).is_some());
                                 asking.push((id, of));
                             } else {
                                 throttle.leave(&of, AcquisitionId(id));
@@ -359,7 +419,7 @@ mod tests {
                         }
                     }
                 }
-                while let Some(AcquisitionId(id)) = throttle.next() {
+                while let Some(AcquisitionId(id)) = next(&mut throttle) {
                     let of = waiting.remove(&id).expect("it waited");
                     prop_assert!(!waiting.iter().any(|(other, it)| *it == of && *other < id));
                     asking.push((id, of));
@@ -372,8 +432,8 @@ mod tests {
             for (id, of) in &waiting {
                 throttle.leave(of, AcquisitionId(*id));
             }
-            asking.iter().for_each(|(_, of)| throttle.done(of));
-            while throttle.next().is_some() {}
+            asking.iter().for_each(|(_, of)| done(&mut throttle, of));
+            while next(&mut throttle).is_some() {}
             prop_assert_eq!(throttle.len(), 0);
         }
     }

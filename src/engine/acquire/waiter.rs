@@ -5,13 +5,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::{
     attempt::Attempt,
     patience::{Failure, LONGEST_REST, Limits, Next, Past, Patience},
+    table::Stage,
+    throttle::Permit,
 };
 use crate::{
     Error, Lease, Renewal,
     base::{clock::Tick, name::Name, owner::Entry, rules::Rule},
     engine::{
         cluster::{Cluster, SHORTEST_PAUSE},
-        event::{Acquisition, Wait},
+        event::{Acquisition, AcquisitionId, Wait},
         wants::Wants,
     },
     lease::response::Response,
@@ -26,12 +28,12 @@ pub(super) struct Waiter {
     pub(super) last: Option<Box<Error>>,
     /// For a read-write lock: how the nodes know it over all its attempts.
     pub(super) known: Option<Box<Known>>,
-    pub(super) counts: Counts,
+    /// Its permit to ask. A writer's turn has that of the writer.
+    pub(super) permit: Option<Permit>,
     /// For a writer of a read-write lock: the state of its turn.
     pub(super) turn: Turn,
-    /// The writer for which this waiter queues. Such a waiter only acquires the writer's turn, so no caller waits for
-    /// it.
-    pub(super) writer: Option<Box<Self>>,
+    /// If this is a writer's turn: the writer. It waits in a stage of its own, and no caller waits for the turn.
+    pub(super) for_writer: Option<AcquisitionId>,
 }
 
 /// The state of a writer's turn. By default the writer has not asked for it.
@@ -50,16 +52,6 @@ impl Turn {
     }
 }
 
-/// How an acquisition counts among those of its target that ask the nodes. Only a few do so at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counts {
-    Not,
-    /// It makes attempts, until it is done or is queued.
-    Asks,
-    /// It joins the queue without an attempt, until a majority has answered.
-    Joins,
-}
-
 /// How nodes know an acquisition that waits for a read-write lock.
 pub(super) struct Known {
     pub(super) entry: Entry,
@@ -75,8 +67,8 @@ pub(super) enum After {
     Answer,
     /// The next attempt begins at this time.
     RestUntil(Tick),
-    /// Another owner holds it, so it joins the queue.
-    Queue,
+    /// Another owner holds it, so it joins this queue.
+    Queue(Name),
 }
 
 impl Waiter {
@@ -86,44 +78,15 @@ impl Waiter {
             acquisition,
             last: None,
             known: None,
-            counts: Counts::Not,
+            permit: None,
             turn: Turn::default(),
-            writer: None,
-        }
-    }
-
-    /// It no longer asks. Returns the target that counts it, if it counted in this way until now.
-    pub(super) fn counts_no_more(&mut self, counted: Counts) -> Option<Target> {
-        if self.counts != counted {
-            return None;
-        }
-        self.counts = Counts::Not;
-        self.throttled_target()
-    }
-
-    /// The target whose acquisitions are throttled together with it.
-    pub(super) fn throttled_target(&self) -> Option<Target> {
-        self.writer
-            .as_deref()
-            .unwrap_or(self)
-            .acquisition
-            .wants
-            .target()
-            .cloned()
-    }
-
-    /// It is in the queue, and so is the writer for which it queues.
-    pub(super) fn joined(&mut self) {
-        self.patience.joined();
-        if let Some(writer) = &mut self.writer {
-            writer.patience.joined();
+            for_writer: None,
         }
     }
 
     /// Returns true if the caller's future was dropped.
     pub(super) fn is_gone(&self) -> bool {
-        let caller = self.writer.as_deref().unwrap_or(self);
-        caller.acquisition.reply.is_closed()
+        self.acquisition.reply.is_closed()
     }
 
     /// The mutex whose queue it joins once it is refused. `None` if it does not queue.
@@ -160,12 +123,10 @@ impl Waiter {
         let Next::Rest { refresh, warn } = self.patience.failed(cluster.now, past, limits) else {
             return (error, After::Answer);
         };
-        let has_a_line = match &self.acquisition.wants {
-            Wants::Lock(_) => self.queue_name(cluster).is_some(),
-            Wants::Slot(_) => true,
-        };
-        if past.failure == Failure::Held && has_a_line {
-            return (error, After::Queue);
+        if past.failure == Failure::Held
+            && let Some(line) = self.queue_name(cluster)
+        {
+            return (error, After::Queue(line));
         }
         if warn {
             cluster
@@ -262,8 +223,11 @@ fn error(cluster: &Cluster, attempt: &Attempt, past: &Past) -> Error {
 // ---- The turn of a read-write lock's writers (protocol §4)
 //
 // Writers that were refused queue for a mutex, so that one of them at a time asks for the lock. The turn is about order
-// and speed only. A writer that has lost its turn, or cannot get it, asks all the same.
+// and speed only. A writer that has lost its turn, or cannot get it, asks all the same. The turn is an acquisition of
+// its own, whose answer goes to the writer.
 
+/// A writer that could not get its turn asks without it for this long.
+const ALONE: Duration = Duration::from_secs(1);
 /// The wait for the turn ends at least this long before the writer's own wait. That leaves time for one attempt, whose
 /// report says who has the lock then.
 const LAST_ATTEMPT: Duration = Duration::from_millis(20);
@@ -279,8 +243,9 @@ impl Waiter {
             && self.acquisition.end().is_none_or(|end| last < end)
     }
 
-    /// The waiter that acquires the turn of this writer.
+    /// Begins to acquire the turn of this writer.
     pub(super) fn for_turn(&mut self, cluster: &Cluster, turn: Name) -> Box<Self> {
+        debug_assert!(self.for_writer.is_none(), "a turn has no turn");
         let (reply, lease) = Response::channel(Arc::default());
         self.turn.lease = Some(lease);
         let wait = match self.acquisition.wait {
@@ -288,7 +253,7 @@ impl Waiter {
             wait => wait,
         };
         let acquisition = Acquisition {
-            id: self.acquisition.id,
+            id: self.acquisition.id.of_turn(),
             wants: Wants::Lock(Target::mutex(turn)),
             // Long enough for the next attempt to come. A turn that is lost, or whose hand-over is not heard, costs no
             // more than this.
@@ -305,18 +270,35 @@ impl Waiter {
             reply,
         };
         Box::new(Self {
-            counts: std::mem::replace(&mut self.counts, Counts::Not),
+            permit: self.permit.take(),
+            for_writer: Some(self.acquisition.id),
             ..Self::new(acquisition)
         })
     }
 
-    /// The waiter that has the caller: the writer, if this one only queues for its turn.
-    pub(super) fn of_caller(mut self: Box<Self>) -> Box<Self> {
-        debug_assert!(
-            self.writer.is_none() || self.counts == Counts::Not,
-            "the permit of a turn is lost"
-        );
-        self.writer.take().unwrap_or(self)
+    /// The turn of this writer is granted.
+    pub(super) fn got_turn(&mut self) {
+        debug_assert!(self.turn.is_there(), "it has not asked for it");
+        self.patience.joined();
+    }
+
+    /// This writer could not get its turn, or has no time for it any more. It asks without it for a while. Returns the
+    /// stage in which it goes on.
+    pub(super) fn got_no_turn(&mut self, cluster: &Cluster, turn: Self) -> Stage {
+        debug_assert!(self.permit.is_none(), "it has two permits");
+        self.permit = turn.permit;
+        if turn.patience.is_in_line() {
+            self.patience.joined();
+        }
+        self.turn = Turn {
+            lease: None,
+            alone_until: cluster.now.plus(ALONE),
+        };
+        match self.permit {
+            // A crowd that leaves the queue at the same time must not ask at the same time.
+            None => Stage::Enters,
+            Some(_) => Stage::Begins,
+        }
     }
 }
 

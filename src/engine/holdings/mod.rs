@@ -34,7 +34,7 @@ use crate::{
         upkeep::Due,
     },
     node::{
-        answer::Answer,
+        answer::{Answer, Slots},
         request::Target,
         session::{Purpose, RoundId},
     },
@@ -113,7 +113,7 @@ impl Holdings {
         };
         let counter = match (answer, held.target.slot()) {
             (Ok(Answer::Granted(counter) | Answer::Raised(counter)), None) => *counter,
-            (Ok(Answer::Slots { mine, .. }), Some(slot)) => match mine {
+            (Ok(Answer::Slots(Slots { mine, .. })), Some(slot)) => match mine {
                 Some((mine, counter)) if *mine == slot => *counter,
                 _ => return repair::instead(cluster, lease_of(round), held, node),
             },

@@ -206,7 +206,7 @@ impl World {
 
     fn ask(&mut self, settings: impl FnOnce(&mut Acquisition)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        self.acquisitions += 1;
+        self.acquisitions += 2;
         let mut acquisition = Acquisition {
             // Far from the ids that tests choose.
             id: AcquisitionId(1_000_000 + self.acquisitions),

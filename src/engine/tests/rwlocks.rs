@@ -402,7 +402,7 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     }
     let mut second = world.ask(|acquisition| {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
-        (acquisition.id, acquisition.wants) = (AcquisitionId(2), Wants::Lock(lock));
+        (acquisition.id, acquisition.wants) = (AcquisitionId(3), Wants::Lock(lock));
         acquisition.wait = Wait::For(None);
     });
     assert_eq!(

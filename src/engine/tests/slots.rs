@@ -4,7 +4,10 @@ use super::*;
 use crate::{
     base::{limit::Agreed, taken::Taken},
     engine::wants::Slot,
-    node::request::{Family, Pool, Target},
+    node::{
+        answer::Slots,
+        request::{Family, Pool, Target},
+    },
 };
 
 /// The state of a node: the slot of this client, and the slot of another owner.
@@ -12,14 +15,14 @@ fn slots(mine: Option<u32>, other: Option<u32>) -> Answer {
     let mut taken = Taken::default();
     let all = mine.into_iter().chain(other);
     all.for_each(|slot| taken.set(slot, true));
-    Answer::Slots {
+    Answer::Slots(Slots {
         mine: mine.map(|slot| (slot, 7)),
         taken,
         version: 1,
         may_take: true,
         ticket: 7,
         next_free: Some(Duration::from_secs(5)),
-    }
+    })
 }
 
 fn repaired(stands: bool) -> Answer {

@@ -12,7 +12,7 @@ use crate::{
     base::{limit::Limit, name::Names},
     node::{
         Fault,
-        answer::{Answer, Answered},
+        answer::{Answer, Answered, Slots},
         request::{Family, Mode, Pool, Question, Request, Seat, Side, Target, Verb, Waiting},
     },
     testing::conformance::{
@@ -141,7 +141,7 @@ async fn acquire(trial: &mut Trial<'_>, target: &Target, owner: u128, ttl: u64) 
     let acquire = acquires(target, Duration::from_millis(ttl));
     match say(trial, target, owner, acquire).await {
         Answer::Granted(token) => Some(token),
-        Answer::Slots { mine, .. } => mine.map(|(_, token)| token),
+        Answer::Slots(Slots { mine, .. }) => mine.map(|(_, token)| token),
         Answer::Held { .. } => None,
         other => panic!("{target:?}: {other:?}"),
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     FencingToken, NodeReport, Report, Silence, Vote,
     base::{name::Name, owner::label_of},
-    node::answer::Answer,
+    node::answer::{Answer, Slots},
 };
 
 /// How an answer appears in a report.
@@ -28,13 +28,13 @@ impl Evidence for Answer {
         match self {
             Self::Granted(counter)
             | Self::Taken { counter, .. }
-            | Self::Slots {
+            | Self::Slots(Slots {
                 mine: Some((_, counter)),
                 ..
-            } => Vote::Granted(FencingToken::from_counter(*counter)),
+            }) => Vote::Granted(FencingToken::from_counter(*counter)),
             Self::Held { remaining, .. } => Vote::Held(*remaining),
             Self::InLine { ahead, .. } => Vote::Held(ahead.remaining),
-            Self::Slots { next_free, .. } => Vote::Held(*next_free),
+            Self::Slots(Slots { next_free, .. }) => Vote::Held(*next_free),
             Self::Lost | Self::Repaired(false) | Self::Released(false) => Vote::NotOurs,
             _ => Vote::Confirmed,
         }

@@ -68,7 +68,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{base::taken::Taken, protocol::slots::words::Slots};
+    use crate::{base::taken::Taken, node::answer::Slots};
 
     fn view(mine: Option<(u32, u64)>, others: &[u32], may_take: bool) -> View {
         let mut taken = Taken::default();

@@ -10,13 +10,14 @@ use crate::{
         rules::{Rule, Rules},
         taken::Taken,
     },
+    node::answer::Slots,
     protocol::{
         ballot::validity::{notice, valid_until},
         queue::{beats::ROUNDING, terms::Terms},
         slots::{
             choose,
             view::{Held, View},
-            words::{Ask, Slots, Step, Won},
+            words::{Ask, Step, Won},
         },
     },
 };

@@ -1,7 +1,7 @@
 //! The knowledge that a search for a slot has of one node.
 
-use super::words::Slots;
 use crate::base::{clock::Tick, limit::Limit};
+use crate::node::answer::Slots;
 
 /// Says if something of this search stands on the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,24 +1,6 @@
 //! The input and the output of a search for a slot.
 
-use std::time::Duration;
-
-use crate::base::{clock::Tick, limit::Limit, taken::Taken};
-
-/// A node's answer to a TAKE.
-#[derive(Clone, Debug)]
-pub(crate) struct Slots {
-    /// The slot that is this search's there, and its counter.
-    pub(crate) mine: Option<(u32, u64)>,
-    pub(crate) taken: Taken,
-    /// The version of the limit.
-    pub(crate) version: u64,
-    /// This search may take a free slot there.
-    pub(crate) may_take: bool,
-    /// The place in the queue there. 0 if it has none.
-    pub(crate) ticket: u64,
-    /// The time until the first of the taken slots is free, unless it is renewed.
-    pub(crate) next_free: Option<Duration>,
-}
+use crate::base::{clock::Tick, limit::Limit};
 
 /// How a slot is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::{
     },
     node::{
         Command, Says,
-        answer::{Answer, Answered},
+        answer::{Answer, Answered, Slots},
         mutex::cases::{NOBODY, P, entry, extends, name, place, raises, releases, secs},
         request::{
             Family, Mode, Place, Pool, Question, Request, Seat, Side, Target, Verb, Waiter, Waiting,
@@ -361,10 +361,10 @@ fn check(what: &str, scene: &Scene, answer: &Answered, before: &[Stands], after:
     let ours = of(after, scene.owner);
     let told = match answer {
         Ok(Answer::Granted(token) | Answer::Taken { counter: token, .. }) => Some(*token),
-        Ok(Answer::Slots {
+        Ok(Answer::Slots(Slots {
             mine: Some((_, token)),
             ..
-        }) => Some(*token),
+        })) => Some(*token),
         Ok(Answer::Raised(token)) => Some(*token),
         Ok(Answer::Extended | Answer::Repaired(true)) => Some(0),
         _ => None,

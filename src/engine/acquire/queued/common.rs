@@ -38,7 +38,7 @@ pub(in crate::engine::acquire) enum Outcome {
     NewPlace,
     /// Too few nodes know of its place, so it makes an attempt instead.
     Attempt,
-    /// A writer cannot get its turn, so it asks for its lock without it.
+    /// It is for a writer's turn, and too few nodes hear it. The writer asks for its lock without the turn.
     NoTurn,
     /// The wait is over.
     Over(Error),

@@ -34,7 +34,7 @@ impl Queued {
     }
 
     /// Returns true if it no longer has to come behind all others, so that others may make attempts.
-    pub(super) fn counts_as_joined(&self) -> bool {
+    pub(super) fn has_joined(&self) -> bool {
         match self {
             Self::Mutex(one) => !one.place.only_last,
             Self::Slot(one) => one.is_in_line,

@@ -42,7 +42,7 @@ impl MutexQueue {
     ) -> Self {
         // A lost push costs a writer more than a waiter for a mutex, so its life is shorter. (Before there was a turn,
         // a writer was told of each release.)
-        let life = match waiter.writer {
+        let life = match waiter.for_writer {
             Some(_) => wait_life(cluster).min(cluster.fleet().max_ttl()),
             None => cluster.fleet().max_ttl(),
         };
@@ -146,7 +146,7 @@ impl MutexQueue {
     pub(super) fn advance(&mut self, cluster: &mut Cluster, waiter: &mut Waiter) -> Outcome {
         let is_alone = self.common.reach.check_alone(cluster);
         let is_aside = self.aside_at().is_some_and(|at| at <= cluster.now);
-        if waiter.writer.is_some() {
+        if waiter.for_writer.is_some() {
             let is_refused = !is_alone && self.common.reach.is_unheard();
             if is_refused || is_aside {
                 return Outcome::NoTurn;
@@ -170,7 +170,7 @@ impl MutexQueue {
                 Step::Again => return Outcome::NewPlace,
                 Step::Unheard => return Outcome::Attempt,
                 Step::Won(won) => {
-                    waiter.joined();
+                    waiter.patience.joined();
                     return Outcome::Won(Box::new(self.won(cluster, waiter, &won)));
                 }
                 Step::Rest(at) => return self.wait(cluster, waiter, at),
@@ -185,7 +185,7 @@ impl MutexQueue {
         if self.place.only_last {
             error = reach.check_cut_short(cluster, waiter);
         } else {
-            waiter.joined();
+            waiter.patience.joined();
         }
         if let Some(error) = error.or_else(|| reach.check_over(cluster, waiter)) {
             return Outcome::Over(error);

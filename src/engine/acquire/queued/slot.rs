@@ -31,7 +31,7 @@ use crate::{
         queue::terms::Terms,
         slots::{
             seat::Seat,
-            words::{self, Ask, Slots, Step},
+            words::{self, Ask, Step},
         },
     },
 };
@@ -131,24 +131,9 @@ impl SlotSearch {
     ) {
         self.common.reach.last.set(node, answer.clone());
         match answer {
-            Ok(Answer::Slots {
-                mine,
-                taken,
-                version,
-                may_take,
-                ticket,
-                next_free,
-            }) => {
+            Ok(Answer::Slots(slots)) => {
                 self.common
-                    .saw(waiter, mine.map_or(0, |(_, counter)| counter));
-                let slots = Slots {
-                    mine,
-                    taken,
-                    version,
-                    may_take,
-                    ticket,
-                    next_free,
-                };
+                    .saw(waiter, slots.mine.map_or(0, |(_, counter)| counter));
                 self.seat.answered(cluster.now, node, slots);
             }
             Ok(Answer::Conflict(limit)) => self.seat.conflicts(node, limit),
@@ -548,7 +533,7 @@ impl SlotSearch {
         };
         let (error, after) = waiter.follows(cluster, &past, error);
         match after {
-            After::Answer | After::Queue => Outcome::Over(error),
+            After::Answer | After::Queue(_) => Outcome::Over(error),
             After::RestUntil(at) => {
                 waiter.last = Some(Box::new(error));
                 self.rests_until = Some(at);

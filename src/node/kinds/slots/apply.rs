@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 use crate::{
     base::{limit::Limit, owner::Entry, rules::Rule},
     node::{
-        answer::{Answer, PoolInspection, TakenSlot},
+        answer::{Answer, PoolInspection, Slots, TakenSlot},
         fault::Fault,
         kinds::{
             counters::{Counted, Counters, MAX_TOKEN, Mint},
@@ -430,14 +430,14 @@ impl<'c> Room<'c> {
         {
             self.call(free);
         }
-        Ok(Answer::Slots {
+        Ok(Answer::Slots(Slots {
             mine: came.mine,
             taken: self.kept.taken(),
             version: self.kept.limit.map_or(0, |limit| limit.version),
             may_take: came.may_take,
             ticket: came.ticket,
             next_free: self.kept.until_free(self.at),
-        })
+        }))
     }
 
     /// A holder moves to the slot that it wants, or keeps its own for longer.

@@ -18,7 +18,7 @@ use crate::{
     base::{limit::Limit, taken::Taken},
     node::{
         self, Command, Push, Says,
-        answer::{Answer, PoolInspection},
+        answer::{Answer, PoolInspection, Slots},
         mutex::cases::{DAY, about, entry, extends, name, raises, secs},
         request::{Family, Mode, Pool, Question, Release, Request, Seat, Target, Verb, Waiting},
     },

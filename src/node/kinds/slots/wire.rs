@@ -7,7 +7,7 @@ use redis_protocol::resp3::types::OwnedFrame;
 use crate::{
     base::{limit::Limit, owner::is_entry, printable::printable, taken::Taken},
     node::{
-        answer::{Answer, PoolInspection, TakenSlot},
+        answer::{Answer, PoolInspection, Slots, TakenSlot},
         request::{Mode, Pool, Request, Verb},
         wire::{
             Arg::{self, Bytes, Number, Text},
@@ -166,7 +166,7 @@ fn slot_or_none(slot: Option<u32>) -> Arg<'static> {
 pub(crate) fn taken(frame: &OwnedFrame) -> Option<Answer> {
     Some(match items(frame)? {
         [version, slots] => Answer::Conflict(limit(version, slots)?),
-        [slot, counter, bits, version, may_take, ticket, next_free] => Answer::Slots {
+        [slot, counter, bits, version, may_take, ticket, next_free] => Answer::Slots(Slots {
             mine: match integer(slot)? {
                 -1 => None,
                 _ => Some((number(slot)?, count(counter)?)),
@@ -179,7 +179,7 @@ pub(crate) fn taken(frame: &OwnedFrame) -> Option<Answer> {
                 -1 => None,
                 _ => Some(Duration::from_millis(count(next_free)?)),
             },
-        },
+        }),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use super::{real::Real, *};
 use crate::{
     base::limit::Limit,
     node::{
-        answer::{Answer, Answered},
+        answer::{Answer, Answered, Slots},
         mutex::cases::extends,
         request::{Family, Mode, Pool, Question, Release, Request, Seat, Target, Verb, Waiting},
     },
@@ -70,7 +70,7 @@ fn inspect_slots() -> Command {
 
 fn mine(real: &mut Real, owner: u128) -> Option<(u32, u64)> {
     match real.say(take(owner)) {
-        Answer::Slots { mine, .. } => mine,
+        Answer::Slots(Slots { mine, .. }) => mine,
         other => panic!("{other:?}"),
     }
 }
@@ -186,7 +186,7 @@ fn a_damaged_ticket_is_not_passed_on() {
         for damaged in ["1e300", "inf", "-5", "9007199254740992"] {
             real.text(&["ZADD", LINE, damaged, "x"]);
             match real.say(take_as(Mode::Pick, 2)) {
-                Answer::Slots { mine, ticket, .. } => {
+                Answer::Slots(Slots { mine, ticket, .. }) => {
                     assert!(mine.is_none() || ticket == 50, "{damaged}");
                 }
                 other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     FencingToken,
     base::{clock::cpu_time, taken::Taken},
-    node::answer::{Answer, MutexInspection},
+    node::answer::{Answer, MutexInspection, Slots},
 };
 
 #[test]
@@ -145,13 +145,15 @@ fn a_damaged_counter_is_taken_from_no_reply() {
         }))
     };
     let taken = |counter| Answer::Taken { counter, seq: 1 };
-    let slots = |counter, ticket| Answer::Slots {
-        mine: Some((3, counter)),
-        taken: Taken::default(),
-        version: 1,
-        may_take: true,
-        ticket,
-        next_free: None,
+    let slots = |counter, ticket| {
+        Answer::Slots(Slots {
+            mine: Some((3, counter)),
+            taken: Taken::default(),
+            version: 1,
+            may_take: true,
+            ticket,
+            next_free: None,
+        })
     };
     for reply in [
         Answer::Granted(max),

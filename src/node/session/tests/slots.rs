@@ -1,7 +1,7 @@
 //! A request about a slot that comes late may give up the slot that a later answer has named.
 
 use super::*;
-use crate::node::answer::Answer;
+use crate::node::answer::{Answer, Slots};
 use crate::{
     base::limit::Limit,
     node::request::{Family, Mode, Pool, Seat, Waiting},
@@ -53,14 +53,14 @@ fn says(world: &mut World) -> Result<Answer, Silence> {
     world
         .step(|session, step| session.ask(step, tag(2), &operation))
         .unwrap();
-    let reply = Answer::Slots {
+    let reply = Answer::Slots(Slots {
         mine: Some((0, 7)),
         taken: crate::base::taken::Taken::default(),
         version: 1,
         may_take: true,
         ticket: 1,
         next_free: None,
-    };
+    });
     world.answer(Ok(reply));
     let told = world.told().pop().unwrap();
     assert_eq!(told.0, 2);

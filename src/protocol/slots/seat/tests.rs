@@ -5,10 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     base::taken::Taken,
-    protocol::{
-        queue::beats::ROUNDING,
-        slots::words::{Slots, Won},
-    },
+    protocol::{queue::beats::ROUNDING, slots::words::Won},
 };
 
 const MS: u64 = 1_000_000;

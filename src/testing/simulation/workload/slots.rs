@@ -8,7 +8,7 @@ use crate::{
     base::limit::Limit,
     engine::Engine,
     node::{
-        answer::Answer,
+        answer::{self, Answer},
         request::{Family, Pool, Request, Seat, Verb},
     },
     testing::simulation::{
@@ -477,7 +477,7 @@ impl World {
             _ => None,
         });
         let (limit, counter) = match (reply, seat) {
-            (Answer::Slots { mine, version, .. }, Some(Seat { limit, .. })) => {
+            (Answer::Slots(answer::Slots { mine, version, .. }), Some(Seat { limit, .. })) => {
                 let version = *version;
                 (Some(Limit { version, ..*limit }), *mine)
             }

@@ -113,7 +113,7 @@ impl Node {
 
     fn mine(&mut self, command: &Command, time: u64) -> Option<(u32, u64)> {
         match self.ask(command, time) {
-            Answer::Slots { mine, .. } => mine,
+            Answer::Slots(Slots { mine, .. }) => mine,
             other => panic!("{other:?}"),
         }
     }

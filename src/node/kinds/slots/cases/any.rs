@@ -119,7 +119,7 @@ pub(crate) fn alike(a: &Answer, b: &Answer) -> bool {
 fn untimed(reply: &Answer) -> Answer {
     let mut reply = reply.clone();
     match &mut reply {
-        Answer::Slots { next_free, .. } => *next_free = None,
+        Answer::Slots(Slots { next_free, .. }) => *next_free = None,
         Answer::InspectedPool(inspected) => {
             for held in &mut inspected.holders {
                 held.remaining = Duration::ZERO;
@@ -136,7 +136,7 @@ fn untimed(reply: &Answer) -> Answer {
 /// The times of the answer.
 fn times(reply: &Answer) -> Vec<Option<Duration>> {
     match reply {
-        Answer::Slots { next_free, .. } => vec![*next_free],
+        Answer::Slots(Slots { next_free, .. }) => vec![*next_free],
         Answer::InspectedPool(inspected) => {
             let left = inspected.holders.iter().map(|held| held.remaining);
             let waited = inspected.line.iter().map(|(_, waited)| *waited);

@@ -20,14 +20,14 @@ pub(super) struct Answered {
 
 pub(super) async fn ask(trial: &mut Trial<'_>, command: Request) -> Answered {
     match say(trial, command).await {
-        Answer::Slots {
+        Answer::Slots(Slots {
             mine,
             taken,
             version,
             may_take,
             ticket,
             next_free,
-        } => Answered {
+        }) => Answered {
             mine,
             taken: taken.iter().collect(),
             version,
