@@ -42,7 +42,7 @@ use crate::{
     },
     protocol::rates::{
         plan::Plan,
-        words::{Amount, Crowd, Grace, Limited, Outcome, Part, Purse, Units},
+        words::{Amount, Crowd, Denial, Grace, Limited, Outcome, Part, Purse, Units},
     },
 };
 
@@ -128,7 +128,9 @@ impl Rates {
             let room = limit
                 .room(cluster, spending.grace, least, None)
                 .below(least);
-            let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
+            let _ = spending
+                .reply
+                .send(Ok(Outcome::Denied(Denial { wait, room })));
             return;
         }
         let (amount, grace) = (spending.amount, spending.grace);
@@ -513,7 +515,7 @@ impl Rates {
         };
         let wait = limit.wait(cluster, &search.silent, 1);
         let room = limit.room(cluster, search.grace, 1, None);
-        let _ = reply.send(Ok(Outcome::Denied { wait, room }));
+        let _ = reply.send(Ok(Outcome::Denied(Denial { wait, room })));
     }
 
     fn deny(&mut self, cluster: &mut Cluster, search: Search, wait: Duration) {
@@ -524,7 +526,9 @@ impl Rates {
             For::One(spending) => {
                 let least = spending.amount.least;
                 let room = limit.room(cluster, search.grace, least, None).below(least);
-                let _ = spending.reply.send(Ok(Outcome::Denied { wait, room }));
+                let _ = spending
+                    .reply
+                    .send(Ok(Outcome::Denied(Denial { wait, room })));
             }
             For::Line => {
                 limit.queue().is_served = false;

@@ -18,7 +18,7 @@ use crate::{
         request::{Family, Pool},
         wire::keys,
     },
-    protocol::rates::words::{Grace, Limited, Room, longer},
+    protocol::rates::words::{Denial, Grace, Limited, Room},
 };
 
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     pub(super) small: Vec<Small>,
     pub(super) grace: Grace,
     /// The last denial of `limited`, if there are slots too.
-    pub(super) denied: Mutex<Option<Denial>>,
+    pub(super) denied: Mutex<Option<KnownDenial>>,
     /// The most units that can be had at once.
     pub(super) most: u32,
 }
@@ -71,7 +71,7 @@ pub(super) struct Seen {
 }
 
 /// A demand for units that was denied.
-pub(super) struct Denial {
+pub(super) struct KnownDenial {
     units: u32,
     room: Room,
     /// When there may be enough units for it.
@@ -176,11 +176,12 @@ impl Plan {
 
     /// Remembers that the shares denied this demand. A quota with slots then denies the same demand without taking
     /// slots.
-    pub(super) fn remember_denial(&self, now: Tick, units: u32, (wait, room): (Duration, Room)) {
+    pub(super) fn remember_denial(&self, now: Tick, units: u32, denial: Denial) {
         let Some(trust) = self.small.iter().map(Small::trust).min() else {
             return;
         };
-        let denial = Denial {
+        let Denial { wait, room } = denial;
+        let denial = KnownDenial {
             units,
             room,
             free_at: now.plus(wait),
@@ -190,17 +191,20 @@ impl Plan {
     }
 
     /// Returns a denial that is known without asking: the wait until there are `units`, and what there is now.
-    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<(Duration, Room)> {
+    pub(super) fn known_denial(&self, now: Tick, units: u32) -> Option<Denial> {
         let of_slots = self
             .small
             .iter()
             .filter_map(|small| small.known(now, units));
-        let of_slots = of_slots.filter(|(_, room)| room.left < units);
+        let of_slots = of_slots.filter(|denial| denial.room.left < units);
         let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |denial: &&Denial| units >= denial.units && now < denial.until;
+        let holds = |denial: &&KnownDenial| units >= denial.units && now < denial.until;
         let of_shares = denied.as_ref().filter(holds);
-        let of_shares = of_shares.map(|denial| (denial.free_at.since(now), denial.room));
-        of_slots.chain(of_shares).reduce(longer)
+        let of_shares = of_shares.map(|known| Denial {
+            wait: known.free_at.since(now),
+            room: known.room,
+        });
+        of_slots.chain(of_shares).reduce(Denial::longer)
     }
 
     /// Returns true if slots were used or looked at within this time, or if a denial is still believed.

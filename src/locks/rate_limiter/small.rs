@@ -11,7 +11,7 @@ use crate::{
     engine::Engine,
     protocol::{
         ballot::validity::drift,
-        rates::words::{Room, longer},
+        rates::words::{Denial, Room},
     },
 };
 
@@ -24,8 +24,8 @@ const MOST_COLLISIONS: u32 = 3;
 pub(super) enum Slots {
     /// The slots are held. If this is dropped before they are used, they are free again.
     Held(Held),
-    /// Too few are free: the wait until there are enough, and what is free now.
-    Taken(Duration, Room),
+    /// Too few are free.
+    Denied(Denial),
 }
 
 /// Slots of every interval.
@@ -88,12 +88,17 @@ impl Plan {
         for some in try_join_all(all).await? {
             match some {
                 Ok(some) => leases.extend(some),
-                Err(denial) => denied = [denied, Some(denial)].into_iter().flatten().reduce(longer),
+                Err(denial) => {
+                    denied = [denied, Some(denial)]
+                        .into_iter()
+                        .flatten()
+                        .reduce(Denial::longer)
+                }
             }
         }
-        if let Some((wait, room)) = denied {
+        if let Some(denial) = denied {
             release(leases.into_iter().map(|(lease, _)| lease)).await;
-            return Ok(Slots::Taken(wait, room));
+            return Ok(Slots::Denied(denial));
         }
         Ok(Slots::Held(Held { leases, age }))
     }
@@ -105,7 +110,7 @@ impl Plan {
         engine: &Engine,
         n: u32,
         may_be_old: bool,
-    ) -> Result<Option<(Duration, Room)>, Error> {
+    ) -> Result<Option<Denial>, Error> {
         let mut least = None;
         for small in &self.small {
             let known = small.known(engine.now(), n).filter(|_| may_be_old);
@@ -113,7 +118,10 @@ impl Plan {
                 Some(known) => known,
                 None => self.free(engine, small, n).await?,
             };
-            least = [least, Some(free)].into_iter().flatten().reduce(longer);
+            least = [least, Some(free)]
+                .into_iter()
+                .flatten()
+                .reduce(Denial::longer);
         }
         Ok(least)
     }
@@ -150,7 +158,7 @@ impl Plan {
         small: &Small,
         n: u32,
         ttl: Duration,
-    ) -> Result<Result<Vec<Lease>, (Duration, Room)>, Error> {
+    ) -> Result<Result<Vec<Lease>, Denial>, Error> {
         let slots = self.slots(engine, small, ttl);
         let mut tries = 0;
         loop {
@@ -161,26 +169,24 @@ impl Plan {
             }
             // The release is awaited before the look, so that the look finds these slots free.
             release(some).await;
-            let (wait, room) = self.free(engine, small, n).await?;
+            let denial = self.free(engine, small, n).await?;
             tries += 1;
-            if room.left < n {
-                return Ok(Err((wait, room)));
+            if denial.room.left < n {
+                return Ok(Err(denial));
             }
             // Other callers took some of the slots at the same time and gave them back as well, or they wait for them.
             if tries == MOST_COLLISIONS {
-                return Ok(Err((PAUSE.min(small.trust()), room.below(n))));
+                return Ok(Err(Denial {
+                    wait: PAUSE.min(small.trust()),
+                    room: denial.room.below(n),
+                }));
             }
         }
     }
 
     /// Asks the nodes when `n` slots are free, and what is free now. If many callers come at once, two of them ask
     /// and the others share the answer.
-    async fn free(
-        &self,
-        engine: &Engine,
-        small: &Small,
-        n: u32,
-    ) -> Result<(Duration, Room), Error> {
+    async fn free(&self, engine: &Engine, small: &Small, n: u32) -> Result<Denial, Error> {
         let called = engine.now();
         let _looks = small.looks.lock().await;
         {
@@ -222,7 +228,7 @@ impl Plan {
 
 impl Small {
     /// The wait until `n` slots are free and what is free now, if the slots were looked at a moment ago.
-    pub(super) fn known(&self, now: Tick, n: u32) -> Option<(Duration, Room)> {
+    pub(super) fn known(&self, now: Tick, n: u32) -> Option<Denial> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |at: Tick| now < at.plus(self.trust());
         seen.looked_at
@@ -238,7 +244,7 @@ impl Small {
         }
         seen.free_at.sort_unstable();
         seen.used_at = Some(now);
-        seen.free(now, 1, self.window.limit).1
+        seen.free(now, 1, self.window.limit).room
     }
 }
 
@@ -258,7 +264,7 @@ impl Seen {
     }
 
     /// The wait until `n` slots are free, and what is free now.
-    fn free(&self, now: Tick, n: u32, limit: u32) -> (Duration, Room) {
+    fn free(&self, now: Tick, n: u32, limit: u32) -> Denial {
         let free = self.free_at.partition_point(|at| *at <= now);
         let last = self.free_at.get((n as usize).saturating_sub(1));
         let last = last.or(self.free_at.last());
@@ -268,6 +274,6 @@ impl Seen {
             limit,
             free_at: self.free_at.last().copied().unwrap_or(now).max(now),
         };
-        (wait, room)
+        Denial { wait, room }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     Error, NodeReport, NodeState, NodeStatus, Report, Vote,
     base::{clock::Tick, logs, name::as_given},
     engine::{Event, Waits},
-    protocol::rates::words::{Amount, Grace, Limited, Outcome, Room, Units, longer},
+    protocol::rates::words::{Amount, Denial, Grace, Limited, Outcome, Room, Units},
 };
 
 /// How often units that come too late are asked for again, before the answer is `TooSlow`.
@@ -67,7 +67,8 @@ impl RateLimiter {
         match (decision, self.outage) {
             (Err(error), Outage::Deny) if is_outage(&error) => {
                 let wait = error.retry_after().unwrap_or(PAUSE).max(PAUSE);
-                Ok(self.denied(wait, self.room_in_outage()))
+                let room = self.room_in_outage();
+                Ok(self.denied(Denial { wait, room }))
             }
             (Err(error), Outage::Allow) if is_outage(&error) => Ok(Decision {
                 is_guess: true,
@@ -104,16 +105,19 @@ impl RateLimiter {
 
     async fn units(&self, plan: &Plan, n: u32) -> Result<Decision, Error> {
         if self.shared.block.waiting.load(Relaxed) > 0
-            && let Some((wait, room)) = plan.free_slots(&self.engine, n, true).await?
+            && let Some(free) = plan.free_slots(&self.engine, n, true).await?
         {
             // Waiters of this limiter come first.
-            return Ok(self.denied(wait.max(PAUSE), room.below(n)));
+            return Ok(self.denied(Denial {
+                wait: free.wait.max(PAUSE),
+                room: free.room.below(n),
+            }));
         }
         for _ in 0..self.tries(plan) {
             let age = self.age_of_slots(plan);
             let (held, units) = match self.take(plan, n, age, true).await? {
                 Ok(taken) => taken,
-                Err((wait, room)) => return Ok(self.denied(wait, room)),
+                Err(denial) => return Ok(self.denied(denial)),
             };
             let of_shares = units.as_ref().map(|units| units.room);
             if self.use_up(held, units) {
@@ -135,7 +139,7 @@ impl RateLimiter {
         n: u32,
         age: Duration,
         believes: bool,
-    ) -> Result<Result<(Held, Option<Units>), (Duration, Room)>, Error> {
+    ) -> Result<Result<(Held, Option<Units>), Denial>, Error> {
         let known = plan.known_denial(self.engine.now(), n);
         if let Some(denial) = known.filter(|_| believes) {
             return Ok(Err(denial));
@@ -159,7 +163,7 @@ impl RateLimiter {
         let (slots, units) = join(plan.try_slots(&self.engine, n, age), units).await;
         let slots = slots?;
         let of_shares = match &units {
-            Ok(Some(Outcome::Denied { wait, room })) => Some((*wait, *room)),
+            Ok(Some(Outcome::Denied(denial))) => Some(*denial),
             _ => None,
         };
         if let Some(denial) = of_shares {
@@ -167,14 +171,13 @@ impl RateLimiter {
         }
         Ok(match (slots, units) {
             // The slots deny the demand, whether the shares gave units or not.
-            (Slots::Taken(wait, room), _) => {
-                let both = [Some((wait, room)), of_shares].into_iter().flatten();
-                Err(both.reduce(longer).unwrap_or((wait, room)))
+            (Slots::Denied(denial), _) => {
+                Err(of_shares.map_or(denial, |other| denial.longer(other)))
             }
             (Slots::Held(held), units) => match units? {
                 None => Ok((held, None)),
                 Some(Outcome::Given(units)) => Ok((held, Some(units))),
-                Some(Outcome::Denied { wait, room }) => Err((wait, room)),
+                Some(Outcome::Denied(denial)) => Err(denial),
             },
         })
     }
@@ -229,7 +232,7 @@ impl RateLimiter {
                     return Ok(self.allowed(room));
                 }
                 Outcome::Given(_) => {}
-                Outcome::Denied { wait, room } => return Ok(self.denied(wait, room)),
+                Outcome::Denied(denial) => return Ok(self.denied(denial)),
             }
         }
         Err(self.too_slow())
@@ -259,16 +262,16 @@ impl RateLimiter {
                     reply,
                 });
                 match peek.await? {
-                    Outcome::Denied { wait, room } => Some((wait, room)),
+                    Outcome::Denied(denial) => Some(denial),
                     Outcome::Given(_) => None,
                 }
             }
         };
         let both = [slots, units].into_iter().flatten();
-        let (wait, room) = both.reduce(longer).unwrap_or_default();
-        Ok(match room.left {
-            0 => self.denied(wait, room),
-            _ => self.allowed(room),
+        let found = both.reduce(Denial::longer).unwrap_or_default();
+        Ok(match found.room.left {
+            0 => self.denied(found),
+            _ => self.allowed(found.room),
         })
     }
 
@@ -327,7 +330,7 @@ impl RateLimiter {
         }
     }
 
-    fn denied(&self, wait: Duration, room: Room) -> Decision {
+    fn denied(&self, Denial { wait, room }: Denial) -> Decision {
         // A caller that sleeps for this wait and asks again must not spin.
         let wait = wait.max(SHORTEST_WAIT);
         Decision {

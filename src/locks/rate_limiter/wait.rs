@@ -101,8 +101,8 @@ impl RateLimiter {
                     false => tries -= 1,
                 },
                 Err(_) if place.is_none() => place = Some(self.place().await),
-                Err((wait, _)) => {
-                    let rest = wait.clamp(SHORTEST_REST, ONE_REST);
+                Err(denial) => {
+                    let rest = denial.wait.clamp(SHORTEST_REST, ONE_REST);
                     self.rest_until(self.end_of(rest)).await?;
                 }
             }
@@ -228,7 +228,7 @@ impl RateLimiter {
         match self.spend(limited, amount, grace, waits).await? {
             Outcome::Given(units) => Ok(units),
             // The engine never denies a waiter.
-            Outcome::Denied { .. } => Err(Error::Closed),
+            Outcome::Denied(_) => Err(Error::Closed),
         }
     }
 }

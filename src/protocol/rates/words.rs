@@ -93,29 +93,41 @@ impl Room {
 
     /// Combines the rooms of two kinds of intervals.
     pub(crate) fn less(self, other: Self) -> Self {
-        longer((Duration::ZERO, self), (Duration::ZERO, other)).1
+        let denial = |room| Denial {
+            wait: Duration::ZERO,
+            room,
+        };
+        denial(self).longer(denial(other)).room
     }
 }
 
-/// Combines two denials: the longer wait binds. If both waits are equal, the fewer units do.
-pub(crate) fn longer(one: (Duration, Room), other: (Duration, Room)) -> (Duration, Room) {
-    let strict = |(wait, room): &(Duration, Room)| (*wait, Reverse(room.left), room.free_at);
-    let left = one.1.left.min(other.1.left);
-    let (wait, room) = std::cmp::max_by_key(one, other, strict);
-    (wait, Room { left, ..room })
+/// There are not enough units now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Denial {
+    /// The time until there are as many as were asked for, unless others take them.
+    pub(crate) wait: Duration,
+    /// The units that are left.
+    pub(crate) room: Room,
+}
+
+impl Denial {
+    /// Combines two denials: the longer wait binds. If both waits are equal, the fewer units do.
+    pub(crate) fn longer(self, other: Self) -> Self {
+        let strict = |it: &Self| (it.wait, Reverse(it.room.left), it.room.free_at);
+        let left = self.room.left.min(other.room.left);
+        let Self { wait, room } = std::cmp::max_by_key(self, other, strict);
+        Self {
+            wait,
+            room: Room { left, ..room },
+        }
+    }
 }
 
 /// The answer to a caller that asked for units.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Given(Units),
-    /// There are not enough units now.
-    Denied {
-        /// The time until there are as many as were asked for, unless others take them.
-        wait: Duration,
-        /// The units that are left.
-        room: Room,
-    },
+    Denied(Denial),
 }
 
 /// Something that takes units back.
