@@ -158,9 +158,18 @@ impl AcquisitionId {
     }
 }
 
-/// A call for a lease, with everything that an attempt needs.
+/// A call for a lease.
 pub(crate) struct Acquisition {
     pub(crate) id: AcquisitionId,
+    pub(crate) request: AcquireRequest,
+    pub(crate) caller: Caller,
+    /// The time at which the caller began to wait. It is earlier than the time at which the engine heard of it.
+    pub(crate) asked_at: Tick,
+    pub(crate) reply: Responder<Option<Lease>>,
+}
+
+/// The request of a call for a lease, with everything that an attempt needs.
+pub(crate) struct AcquireRequest {
     pub(crate) wants: Wants,
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
@@ -168,12 +177,8 @@ pub(crate) struct Acquisition {
     /// The holder's label. `None`: the label of the quorum.
     pub(crate) label: Option<Label>,
     pub(crate) wait: Wait,
-    pub(crate) caller: Caller,
-    /// The time at which the caller began to wait. It is earlier than the time at which the engine heard of it.
-    pub(crate) asked_at: Tick,
     /// The greatest counter that this handle has seen for the name.
     pub(crate) seen: Arc<AtomicU64>,
-    pub(crate) reply: Responder<Option<Lease>>,
 }
 
 /// The task that makes a call, or outside of a task the thread.
@@ -194,12 +199,12 @@ impl Caller {
 
 impl Acquisition {
     pub(super) fn name(&self) -> &Name {
-        self.wants.name()
+        self.request.wants.name()
     }
 
     /// The time by which the caller must have its answer. `None` for a single attempt, and for a wait without a limit.
     pub(super) fn end(&self) -> Option<Tick> {
-        self.wait.end(self.asked_at)
+        self.request.wait.end(self.asked_at)
     }
 
     /// The time at which an attempt is cut short. A wait of zero is one attempt, for as long as that takes, so it has
@@ -210,7 +215,7 @@ impl Acquisition {
 
     /// For how long the nodes should hold the lock.
     pub(super) fn node_ttl(&self) -> Duration {
-        self.ttl + self.lock_delay
+        self.request.ttl + self.request.lock_delay
     }
 }
 

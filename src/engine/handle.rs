@@ -17,7 +17,7 @@ use super::{
     after_runtime::AfterRuntime,
     cluster::Cluster,
     core::Core,
-    event::{Acquisition, AcquisitionId, Event, Spending, Waits},
+    event::{AcquireRequest, Acquisition, AcquisitionId, Caller, Event, Spending, Waits},
     status::Status,
 };
 use crate::{
@@ -101,14 +101,18 @@ impl Engine {
     }
 
     /// Starts an acquisition. Its wait begins now.
-    pub(crate) fn acquire(
-        &self,
-        acquisition: impl FnOnce(AcquisitionId, Tick, Responder<Option<Lease>>) -> Acquisition,
-    ) -> Acquiring {
+    pub(crate) fn acquire(&self, request: AcquireRequest) -> Acquiring {
         let id = self.new_acquisition();
-        let asked_at = self.0.clock.now();
+        let (caller, asked_at) = (Caller::now(), self.0.clock.now());
+        let acquisition = |reply| Acquisition {
+            id,
+            request,
+            caller,
+            asked_at,
+            reply,
+        };
         Acquiring {
-            answer: self.call(|reply| Event::Acquire(acquisition(id, asked_at, reply))),
+            answer: self.call(|reply| Event::Acquire(acquisition(reply))),
             engine: self.clone(),
             id: Some(id),
         }

@@ -38,7 +38,7 @@ pub use self::status::NodeChanges;
 pub(crate) use self::{
     after_runtime::Task,
     driver::Driver,
-    event::{Acquisition, Caller, Event, Wait, Waits},
+    event::{AcquireRequest, Event, Wait, Waits},
     handle::{Acquiring, Engine},
     status::Status,
 };

@@ -28,9 +28,11 @@ pub(super) struct OwnHolder {
 
 /// The time from which on the wait is worth a line in the log. `None` if it ends before.
 pub(super) fn is_long_at(acquisition: &Acquisition) -> Option<Tick> {
-    let at = acquisition.asked_at.plus(acquisition.ttl.max(SECOND));
+    let at = acquisition
+        .asked_at
+        .plus(acquisition.request.ttl.max(SECOND));
     let is_longer = acquisition.end().is_none_or(|end| at < end);
-    (acquisition.wait != Wait::Never && is_longer).then_some(at)
+    (acquisition.request.wait != Wait::Never && is_longer).then_some(at)
 }
 
 impl OwnHolder {
@@ -73,14 +75,14 @@ impl OwnHolder {
         if !long.is_empty() {
             for lease in holdings.of_callers(now, |caller| long.contains_key(&caller)) {
                 for acquisition in long.get(&lease.caller).into_iter().flatten() {
-                    let (kind, names) = waits_for(&acquisition.wants);
+                    let (kind, names) = waits_for(&acquisition.request.wants);
                     let is_held = |name: &&Name| {
                         !name.is_own() && kind == lease.kind && lease.names.contains(name)
                     };
                     if lease.since < acquisition.asked_at
                         && let Some(name) = names.iter().find(is_held)
                     {
-                        let waiter = acquisition.label.as_ref();
+                        let waiter = acquisition.request.label.as_ref();
                         let waiter = waiter.unwrap_or(&cluster.settings.label).as_str();
                         let (holder, held_for) = (label_of(lease.entry), now.since(lease.since));
                         let journal = &mut cluster.journal;

@@ -5,74 +5,45 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use tracing::{Instrument as _, instrument::Instrumented};
 
 use crate::{
-    Error, Lease, Renewal,
-    base::{logs, owner::Label},
-    engine::{Acquiring, Acquisition, Caller, Engine, Wait, wants::Wants},
+    Error, Lease,
+    base::logs,
+    engine::{AcquireRequest, Acquiring, Engine, Wait},
 };
 
 /// An acquisition. Its first poll sends the request to the engine.
 pub(crate) enum Acquire {
-    Unasked(Box<Asks>),
+    Unasked(Engine, Box<AcquireRequest>),
     Asked(Instrumented<Acquiring>),
     /// A setting is not valid.
     Invalid(Error),
     Over,
 }
 
-/// The request.
-pub(crate) struct Asks {
-    pub(crate) engine: Engine,
-    pub(crate) wants: Wants,
-    pub(crate) ttl: Duration,
-    pub(crate) lock_delay: Duration,
-    pub(crate) renewal: Renewal,
-    /// `None`: the label of the quorum.
-    pub(crate) label: Option<Label>,
-    pub(crate) wait: Wait,
-    pub(crate) seen: Arc<AtomicU64>,
-}
-
 impl Acquire {
-    pub(crate) fn new(asks: Asks) -> Self {
-        Self::Unasked(Box::new(asks))
+    pub(crate) fn new(engine: &Engine, request: AcquireRequest) -> Self {
+        Self::Unasked(engine.clone(), Box::new(request))
     }
 }
 
-impl Asks {
-    fn ask(self) -> Instrumented<Acquiring> {
-        let name = self.wants.name();
-        // The library's own locks are part of the caller's operation and need no span.
-        let span = match name.is_own() {
-            true => tracing::Span::none(),
-            false => logs::span!(
-                "acquire",
-                name = name.as_str(),
-                wait_ms = wait_ms(self.wait)
-            ),
-        };
-        let acquisition = |id, asked_at, reply| Acquisition {
-            id,
-            wants: self.wants,
-            ttl: self.ttl,
-            lock_delay: self.lock_delay,
-            renewal: self.renewal,
-            label: self.label,
-            wait: self.wait,
-            caller: Caller::now(),
-            asked_at,
-            seen: self.seen,
-            reply,
-        };
-        self.engine.acquire(acquisition).instrument(span)
-    }
+/// Sends the request. The wait begins now.
+fn ask(engine: &Engine, request: AcquireRequest) -> Instrumented<Acquiring> {
+    let name = request.wants.name();
+    // The library's own locks are part of the caller's operation and need no span.
+    let span = match name.is_own() {
+        true => tracing::Span::none(),
+        false => logs::span!(
+            "acquire",
+            name = name.as_str(),
+            wait_ms = wait_ms(request.wait)
+        ),
+    };
+    engine.acquire(request).instrument(span)
 }
 
 impl Future for Acquire {
@@ -86,8 +57,8 @@ impl Future for Acquire {
             return Poll::Ready(answer);
         }
         match mem::replace(this, Self::Over) {
-            Self::Unasked(asks) => {
-                *this = Self::Asked(asks.ask());
+            Self::Unasked(engine, request) => {
+                *this = Self::Asked(ask(&engine, *request));
                 self.poll(cx)
             }
             Self::Invalid(error) => Poll::Ready(Err(error)),

@@ -15,9 +15,9 @@ use crate::{
         name::{Name, Names, show},
         owner::Label,
     },
-    engine::{Engine, Wait, wants::Wants},
+    engine::{AcquireRequest, Engine, Wait, wants::Wants},
     locks::{
-        acquire::{Acquire, Asks},
+        acquire::Acquire,
         handle::{runs, setters},
         options::LeaseOptions,
     },
@@ -227,16 +227,18 @@ impl Mutex {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((lock, ttl, label)) => Acquire::new(Asks {
-                engine: self.engine.clone(),
-                wants: Wants::Lock(lock),
-                ttl,
-                lock_delay: self.options.lock_delay,
-                renewal: self.options.renewal,
-                label,
-                wait,
-                seen: Arc::clone(&self.seen),
-            }),
+            Ok((lock, ttl, label)) => Acquire::new(
+                &self.engine,
+                AcquireRequest {
+                    wants: Wants::Lock(lock),
+                    ttl,
+                    lock_delay: self.options.lock_delay,
+                    renewal: self.options.renewal,
+                    label,
+                    wait,
+                    seen: Arc::clone(&self.seen),
+                },
+            ),
             Err(error) => Acquire::Invalid(error),
         }
     }

@@ -12,9 +12,9 @@ use futures::FutureExt as _;
 use crate::{
     Error, Lease,
     base::{name::Name, owner::Label},
-    engine::{Engine, Wait, wants::Wants},
+    engine::{AcquireRequest, Engine, Wait, wants::Wants},
     locks::{
-        acquire::{Acquire, Asks},
+        acquire::Acquire,
         handle::{runs, setters},
         options::LeaseOptions,
     },
@@ -193,16 +193,18 @@ impl RwLock {
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
         match self.check() {
-            Ok((name, ttl, label)) => Acquire::new(Asks {
-                engine: self.engine.clone(),
-                wants: Wants::Lock(Target::Rwlock(name, side)),
-                ttl,
-                lock_delay: self.options.lock_delay,
-                renewal: self.options.renewal,
-                label,
-                wait,
-                seen: Arc::clone(&self.seen),
-            }),
+            Ok((name, ttl, label)) => Acquire::new(
+                &self.engine,
+                AcquireRequest {
+                    wants: Wants::Lock(Target::Rwlock(name, side)),
+                    ttl,
+                    lock_delay: self.options.lock_delay,
+                    renewal: self.options.renewal,
+                    label,
+                    wait,
+                    seen: Arc::clone(&self.seen),
+                },
+            ),
             Err(error) => Acquire::Invalid(error),
         }
     }

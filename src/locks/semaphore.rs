@@ -19,11 +19,11 @@ use crate::{
         owner::Label,
     },
     engine::{
-        Engine, Event, Wait,
+        AcquireRequest, Engine, Event, Wait,
         wants::{Slot, Wants, too_many},
     },
     locks::{
-        acquire::{Acquire, Asks},
+        acquire::Acquire,
         handle::{runs, setters},
         options::LeaseOptions,
     },
@@ -255,20 +255,22 @@ impl Semaphore {
         wait: Wait,
     ) -> Acquire {
         match self.check() {
-            Ok((name, ttl, label)) => Acquire::new(Asks {
-                engine: self.engine.clone(),
-                wants: Wants::Slot(Box::new(Slot {
-                    pool: Pool { name, family },
-                    agreed: Arc::clone(agreed),
-                    of,
-                })),
-                ttl,
-                lock_delay: self.options.lock_delay,
-                renewal: self.options.renewal,
-                label,
-                wait,
-                seen: Arc::clone(seen),
-            }),
+            Ok((name, ttl, label)) => Acquire::new(
+                &self.engine,
+                AcquireRequest {
+                    wants: Wants::Slot(Box::new(Slot {
+                        pool: Pool { name, family },
+                        agreed: Arc::clone(agreed),
+                        of,
+                    })),
+                    ttl,
+                    lock_delay: self.options.lock_delay,
+                    renewal: self.options.renewal,
+                    label,
+                    wait,
+                    seen: Arc::clone(seen),
+                },
+            ),
             Err(error) => Acquire::Invalid(error),
         }
     }

@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 
 use uuid::Uuid;
 
-use super::patience::{Failure, Past};
+use super::patience::Past;
 use crate::{
     Error, Report, Silence,
     base::{clock::Tick, owner::Entry, rules::Rule},
@@ -24,7 +24,7 @@ use crate::{
         session::{Purpose, RoundId, Tag},
     },
     protocol::ballot::{
-        acquire::{Ballot, Outcome, Tokens, Verdict},
+        acquire::{Ballot, Failure, Tokens, Verdict},
         answers::Heard,
         validity::{notice, valid_until},
     },
@@ -111,7 +111,7 @@ impl Attempt {
             target: target.clone(),
             entry,
             t0: cluster.now,
-            ttl: acquisition.ttl,
+            ttl: acquisition.request.ttl,
             node_ttl: acquisition.node_ttl(),
             ballot,
             asked,
@@ -166,7 +166,7 @@ impl Attempt {
             let verdict = match self.ballot.verdict() {
                 // The RELEASEs are on their way, so a late grant goes to nobody.
                 Verdict::Won(_) | Verdict::Split if self.rolled_back => {
-                    Verdict::Over(Outcome::Held)
+                    Verdict::Over(Failure::Held)
                 }
                 verdict => verdict,
             };
@@ -189,9 +189,7 @@ impl Attempt {
                     self.roll_back(cluster);
                     self.wait(cluster, self.deadline)
                 }
-                Verdict::Over(Outcome::Held) => self.failed(cluster, Failure::Held),
-                Verdict::Over(Outcome::NoQuorum) => self.failed(cluster, Failure::NoQuorum),
-                Verdict::Over(Outcome::Quarantined) => self.failed(cluster, Failure::Quarantined),
+                Verdict::Over(failure) => self.failed(cluster, failure),
             };
         }
     }
@@ -361,6 +359,6 @@ pub(super) fn new_owner(cluster: &mut Cluster, acquisition: &Acquisition) -> Res
         true => cluster.chance.owner()?,
         false => Uuid::from_u128(acquisition.id.0.into()),
     };
-    let label = acquisition.label.as_ref();
+    let label = acquisition.request.label.as_ref();
     Ok(Entry::new(owner, label.unwrap_or(&cluster.settings.label)))
 }

@@ -135,7 +135,7 @@ impl Acquisitions {
         }
         let id = acquisition.id;
         let waiter = Box::new(Waiter::new(acquisition));
-        let enters = waiter.acquisition.wants.target().is_none() || waiter.patience.waits();
+        let enters = waiter.acquisition.request.wants.target().is_none() || waiter.patience.waits();
         let stage = match enters {
             true => Stage::Enters,
             false => Stage::Begins,
@@ -260,7 +260,7 @@ impl Acquisitions {
         match stage {
             Stage::Attempt(attempt) => {
                 attempt.heard(cluster, node, answer);
-                let seen = &waiter.acquisition.seen;
+                let seen = &waiter.acquisition.request.seen;
                 seen.fetch_max(attempt.largest_counter(), Relaxed);
             }
             Stage::Queued(queued) => {
@@ -371,7 +371,7 @@ impl Acquisitions {
         };
         match one.stage() {
             Stage::Throttled => {
-                if let Some(target) = one.waiter.acquisition.wants.target()
+                if let Some(target) = one.waiter.acquisition.request.wants.target()
                     && let Some(permit) = self.peers.throttle.ask_now(target, id)
                 {
                     self.permit(cluster, id, permit);
@@ -416,7 +416,7 @@ impl Acquisitions {
         let row = self.table.get_mut(id)?;
         row.roll_back(cluster);
         if let Stage::Throttled = row.stage()
-            && let Some(target) = row.waiter.acquisition.wants.target()
+            && let Some(target) = row.waiter.acquisition.request.wants.target()
         {
             self.peers.throttle.leave(target, id);
         }

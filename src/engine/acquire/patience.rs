@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use crate::{base::clock::Tick, engine::event::Wait};
+use crate::{
+    base::{clock::Tick, name::Name},
+    engine::event::Wait,
+    protocol::ballot::acquire::Failure,
+};
 
 /// The longest rest. Rests start at twice the time that an attempt took, and double up to this.
 pub(in crate::engine) const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -28,18 +32,6 @@ pub(super) struct Patience {
     rest: Duration,
 }
 
-/// How an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Another owner holds it.
-    Held,
-    NoQuorum,
-    /// Too few nodes may vote yet.
-    Quarantined,
-    /// It was granted, but its validity had already run out.
-    TooSlow,
-}
-
 /// The result of an attempt that was not won.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
@@ -62,18 +54,23 @@ pub(super) struct Limits {
     pub(super) node_timeout: Duration,
 }
 
-/// The next step after an attempt that was not won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What follows after an attempt that was not won.
 pub(super) enum Next {
     /// The caller gets the error.
     Answer,
-    /// It rests, then makes another attempt.
-    Rest {
-        /// Nodes are met again, so what they said before does not count.
-        refresh: bool,
-        /// It waits for a quarantine, and that was not logged yet.
-        warn: bool,
-    },
+    /// It joins this queue.
+    Queue(Name),
+    /// The next attempt begins at this time.
+    RestUntil(Tick),
+}
+
+/// How an acquisition goes on after an attempt that was not won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GoesOn {
+    /// Nodes are met again, so what they said before does not count.
+    pub(super) refresh: bool,
+    /// It waits for a quarantine, and that was not logged yet.
+    pub(super) warn: bool,
 }
 
 impl Patience {
@@ -126,27 +123,27 @@ impl Patience {
         self.without_majority = None;
     }
 
-    /// An attempt was not won.
-    pub(super) fn failed(&mut self, now: Tick, past: &Past, limits: Limits) -> Next {
+    /// An attempt was not won. `None`: the caller gets the error.
+    pub(super) fn failed(&mut self, now: Tick, past: &Past, limits: Limits) -> Option<GoesOn> {
         let failure = past.failure;
         if self.is_over(now) {
-            return Next::Answer;
+            return None;
         }
         // A node had changed, and has been met again by now.
         let refresh = past.is_stale && !self.refreshed && failure != Failure::Held;
         if !self.waits() && !refresh {
-            return Next::Answer;
+            return None;
         }
         if failure == Failure::Held {
             self.without_majority = None;
         } else if refresh {
             self.refreshed = true;
         } else if self.gives_up(now, failure, limits) {
-            return Next::Answer;
+            return None;
         }
         let warn = failure == Failure::Quarantined && !self.warned;
         self.warned |= warn;
-        Next::Rest { refresh, warn }
+        Some(GoesOn { refresh, warn })
     }
 
     /// Returns true if no majority has answered for too long.
@@ -246,19 +243,19 @@ mod tests {
     }
 
     /// Makes an attempt that fails at this time.
-    fn fails(patience: &mut Patience, now: u64, failure: Failure) -> Next {
+    fn fails(patience: &mut Patience, now: u64, failure: Failure) -> Option<GoesOn> {
         patience.attempt();
         patience.failed(at(now), &past(failure), limits())
     }
 
-    const REST: Next = Next::Rest {
+    const REST: Option<GoesOn> = Some(GoesOn {
         refresh: false,
         warn: false,
-    };
-    const WARN: Next = Next::Rest {
+    });
+    const WARN: Option<GoesOn> = Some(GoesOn {
         refresh: false,
         warn: true,
-    };
+    });
 
     #[test]
     fn a_try_answers_after_one_attempt_for_every_failure() {
@@ -269,11 +266,7 @@ mod tests {
             Failure::TooSlow,
         ] {
             let mut patience = waits(Wait::Never);
-            assert_eq!(
-                fails(&mut patience, 1, failure),
-                Next::Answer,
-                "{failure:?}"
-            );
+            assert_eq!(fails(&mut patience, 1, failure), None, "{failure:?}");
             assert_eq!(patience.give_up_at(), None);
         }
     }
@@ -293,7 +286,7 @@ mod tests {
     fn the_first_attempt_does_not_wait_for_dead_nodes() {
         for wait in [Wait::For(None), Wait::For(Some(ms(60_000)))] {
             for failure in [Failure::NoQuorum, Failure::TooSlow] {
-                assert_eq!(fails(&mut waits(wait), 1, failure), Next::Answer);
+                assert_eq!(fails(&mut waits(wait), 1, failure), None);
             }
         }
     }
@@ -304,10 +297,7 @@ mod tests {
         assert_eq!(fails(&mut patience, 0, Failure::Held), REST);
         assert_eq!(fails(&mut patience, 100, Failure::NoQuorum), REST);
         assert_eq!(fails(&mut patience, 30_099, Failure::NoQuorum), REST);
-        assert_eq!(
-            fails(&mut patience, 30_100, Failure::NoQuorum),
-            Next::Answer
-        );
+        assert_eq!(fails(&mut patience, 30_100, Failure::NoQuorum), None);
     }
 
     #[test]
@@ -318,10 +308,7 @@ mod tests {
         assert_eq!(fails(&mut patience, 200, Failure::Held), REST);
         assert_eq!(fails(&mut patience, 30_100, Failure::NoQuorum), REST);
         assert_eq!(fails(&mut patience, 60_099, Failure::NoQuorum), REST);
-        assert_eq!(
-            fails(&mut patience, 60_100, Failure::NoQuorum),
-            Next::Answer
-        );
+        assert_eq!(fails(&mut patience, 60_100, Failure::NoQuorum), None);
     }
 
     #[test]
@@ -339,10 +326,7 @@ mod tests {
         let mut patience = for_ever();
         assert_eq!(fails(&mut patience, 0, Failure::Quarantined), WARN);
         assert_eq!(fails(&mut patience, most - 1, Failure::Quarantined), REST);
-        assert_eq!(
-            fails(&mut patience, most, Failure::Quarantined),
-            Next::Answer
-        );
+        assert_eq!(fails(&mut patience, most, Failure::Quarantined), None);
     }
 
     #[test]
@@ -351,10 +335,7 @@ mod tests {
         assert_eq!(fails(&mut patience, 0, Failure::Quarantined), WARN);
         assert_eq!(fails(&mut patience, 36_000, Failure::NoQuorum), REST);
         assert_eq!(fails(&mut patience, 65_999, Failure::NoQuorum), REST);
-        assert_eq!(
-            fails(&mut patience, 66_000, Failure::NoQuorum),
-            Next::Answer
-        );
+        assert_eq!(fails(&mut patience, 66_000, Failure::NoQuorum), None);
     }
 
     #[test]
@@ -363,10 +344,10 @@ mod tests {
             is_stale: true,
             ..past(failure)
         };
-        let refresh = Next::Rest {
+        let refresh = Some(GoesOn {
             refresh: true,
             warn: false,
-        };
+        });
         for wait in [Wait::Never, Wait::For(None)] {
             let mut patience = waits(wait);
             patience.attempt();
@@ -374,16 +355,12 @@ mod tests {
             assert_eq!(next, refresh);
             patience.attempt();
             let next = patience.failed(at(2), &stale(Failure::NoQuorum), limits());
-            assert_eq!(
-                next,
-                Next::Answer,
-                "not twice, and it still counts as the first"
-            );
+            assert_eq!(next, None, "not twice, and it still counts as the first");
         }
         let mut patience = waits(Wait::Never);
         patience.attempt();
         let next = patience.failed(at(1), &stale(Failure::Held), limits());
-        assert_eq!(next, Next::Answer, "a refusal stands");
+        assert_eq!(next, None, "a refusal stands");
     }
 
     /// In µs: how long it rests after an attempt, with the least and with the most jitter.

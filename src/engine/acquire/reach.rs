@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{last::Last, patience::Failure, waiter::Waiter};
+use super::{last::Last, waiter::Waiter};
 use crate::{
     Error, Report,
     base::{clock::Tick, name::Name, rules::Rule},
     engine::cluster::Cluster,
     node::status::NodeState,
+    protocol::ballot::acquire::Failure,
 };
 
 /// How often the state of the nodes is looked at while there is no majority.

@@ -42,7 +42,7 @@ impl RwlockWaiters {
         waiter: &mut Waiter,
     ) -> Result<Waiting, Error> {
         let waits = waiter.patience.waits() && !waiter.patience.is_over(cluster.now);
-        if waiter.acquisition.wants.side().is_none() || !waits {
+        if waiter.acquisition.request.wants.side().is_none() || !waits {
             return Ok(Waiting::No);
         }
         if waiter.known.is_none() {
@@ -95,7 +95,7 @@ impl RwlockWaiters {
             }
         }
         // A reader that waits keeps nobody out, so nothing has to be taken back.
-        (waiter.acquisition.wants.side() == Some(Side::Writer)).then_some(known)
+        (waiter.acquisition.request.wants.side() == Some(Side::Writer)).then_some(known)
     }
 
     /// The acquisition does not wait any more and was not granted. It must not keep readers out.
@@ -103,7 +103,7 @@ impl RwlockWaiters {
         let Some(known) = self.leave(cluster, waiter) else {
             return;
         };
-        if let Some(target) = waiter.acquisition.wants.target() {
+        if let Some(target) = waiter.acquisition.request.wants.target() {
             stop_waiting(cluster, target, &known.entry, known.by);
         }
     }

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
     attempt::{Attempt, Progress, new_owner},
-    patience::Failure,
+    patience,
     peers::Peers,
     queued::{MutexQueue, Outcome, Queued, SlotSearch},
     table::{Row, Stage},
-    waiter::{After, Waiter},
+    waiter::Waiter,
 };
 use crate::{
     Error, FencingToken,
@@ -19,6 +19,7 @@ use crate::{
         rollback::stop_waiting,
         wants::{Slot, Wants},
     },
+    protocol::ballot::acquire::Failure,
 };
 
 /// The result of a step.
@@ -67,7 +68,7 @@ impl Row {
 
 /// It may ask as soon as few enough acquisitions of its target do. A slot is looked for at once.
 fn enters(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
-    let target = match &waiter.acquisition.wants {
+    let target = match &waiter.acquisition.request.wants {
         Wants::Lock(target) => target,
         Wants::Slot(slot) => {
             let slot = Slot::clone(slot);
@@ -109,7 +110,7 @@ fn begins(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next
     let is_over = waiter.patience.is_over(cluster.now);
     if is_over {
         let last = waiter.last.take().map(|last| *last);
-        let target = waiter.acquisition.wants.target();
+        let target = waiter.acquisition.request.wants.target();
         let refusal = || peers.throttle.refusal(target?).map(Error::Held);
         if let Some(last) = last.or_else(refusal) {
             return Next::Tell(last);
@@ -122,7 +123,7 @@ fn begins(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next
         && peers.contended.has(&line, cluster.now)
         && peers.throttle.try_join(permit)
     {
-        return match waiter.acquisition.wants.side() {
+        return match waiter.acquisition.request.wants.side() {
             Some(_) => Next::AwaitTurn(waiter.for_turn(cluster, line)),
             None => Next::To(Stage::JoinsLast),
         };
@@ -131,12 +132,12 @@ fn begins(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next
 }
 
 fn asks(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
-    let Wants::Lock(target) = waiter.acquisition.wants.clone() else {
+    let Wants::Lock(target) = waiter.acquisition.request.wants.clone() else {
         debug_assert!(false, "a slot is searched for");
         return Next::Gone;
     };
     waiter.patience.attempt();
-    let floor = cluster.floor(waiter.acquisition.seen.load(Relaxed));
+    let floor = cluster.floor(waiter.acquisition.request.seen.load(Relaxed));
     let waiting = match peers.rwlock_waiters.tell_of(cluster, waiter) {
         Ok(waiting) => waiting,
         Err(error) => return Next::Tell(error),
@@ -163,7 +164,8 @@ fn attempted(
         Progress::Open => Next::Wait,
         Progress::Won(token) => {
             let known = peers.rwlock_waiters.leave(cluster, waiter);
-            if let (Some(known), Some(target)) = (&known, waiter.acquisition.wants.target()) {
+            if let (Some(known), Some(target)) = (&known, waiter.acquisition.request.wants.target())
+            {
                 // The nodes that its last attempt did not ask would otherwise not hear that the wait has ended.
                 let others = known.by.iter().copied();
                 let others: Vec<usize> = others.filter(|n| !attempt.asked.contains(n)).collect();
@@ -187,18 +189,18 @@ fn failed(
         Error::Held(report) => Some(report.clone()),
         _ => None,
     };
-    if let Some(target) = waiter.acquisition.wants.target() {
+    if let Some(target) = waiter.acquisition.request.wants.target() {
         peers.throttle.told(target, refusal);
     }
     match next {
-        After::Answer => Next::Tell(error),
-        After::RestUntil(at) => {
+        patience::Next::Answer => Next::Tell(error),
+        patience::Next::RestUntil(at) => {
             waiter.last = Some(Box::new(error));
             Next::To(Stage::Rest(at))
         }
-        After::Queue(line) => {
+        patience::Next::Queue(line) => {
             peers.contended.insert(&line, cluster.now);
-            if waiter.acquisition.wants.side().is_some() {
+            if waiter.acquisition.request.wants.side().is_some() {
                 waiter.last = Some(Box::new(error));
                 return Next::AwaitTurn(waiter.for_turn(cluster, line));
             }

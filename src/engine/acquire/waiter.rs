@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     attempt::Attempt,
-    patience::{Failure, LONGEST_REST, Limits, Next, Past, Patience},
+    patience::{LONGEST_REST, Limits, Next, Past, Patience},
     table::Stage,
     throttle::Permit,
 };
@@ -13,11 +13,12 @@ use crate::{
     base::{clock::Tick, name::Name, owner::Entry, rules::Rule},
     engine::{
         cluster::{Cluster, SHORTEST_PAUSE},
-        event::{Acquisition, AcquisitionId, Wait},
+        event::{AcquireRequest, Acquisition, AcquisitionId, Wait},
         wants::Wants,
     },
     lease::response::Response,
     node::request::{Side, Target},
+    protocol::ballot::acquire::Failure,
 };
 
 /// An acquisition, and how long it waits. A call that does not wait has one too.
@@ -61,20 +62,10 @@ pub(super) struct Known {
     pub(super) was_freed: bool,
 }
 
-/// The step after an attempt that was not won.
-pub(super) enum After {
-    /// The caller gets the error.
-    Answer,
-    /// The next attempt begins at this time.
-    RestUntil(Tick),
-    /// Another owner holds it, so it joins this queue.
-    Queue(Name),
-}
-
 impl Waiter {
     pub(super) fn new(acquisition: Acquisition) -> Self {
         Self {
-            patience: Patience::new(acquisition.wait, acquisition.asked_at),
+            patience: Patience::new(acquisition.request.wait, acquisition.asked_at),
             acquisition,
             last: None,
             known: None,
@@ -91,7 +82,7 @@ impl Waiter {
 
     /// The mutex whose queue it joins once it is refused. `None` if it does not queue.
     pub(super) fn queue_name(&self, cluster: &Cluster) -> Option<Name> {
-        let wants = &self.acquisition.wants;
+        let wants = &self.acquisition.request.wants;
         let may_stand =
             self.patience.waits() && (wants.side().is_none() || self.may_queue(cluster));
         wants.line().filter(|_| may_stand)
@@ -103,7 +94,7 @@ impl Waiter {
         cluster: &mut Cluster,
         attempt: &Attempt,
         failure: Failure,
-    ) -> (Error, After) {
+    ) -> (Error, Next) {
         let past = attempt.past(cluster.now, failure);
         let error = match self.last.take() {
             Some(last) if attempt.was_cut_short() && failure != Failure::Held => *last,
@@ -118,29 +109,29 @@ impl Waiter {
         cluster: &mut Cluster,
         past: &Past,
         error: Error,
-    ) -> (Error, After) {
+    ) -> (Error, Next) {
         let limits = limits(cluster);
-        let Next::Rest { refresh, warn } = self.patience.failed(cluster.now, past, limits) else {
-            return (error, After::Answer);
+        let Some(goes_on) = self.patience.failed(cluster.now, past, limits) else {
+            return (error, Next::Answer);
         };
         if past.failure == Failure::Held
             && let Some(line) = self.queue_name(cluster)
         {
-            return (error, After::Queue(line));
+            return (error, Next::Queue(line));
         }
-        if warn {
+        if goes_on.warn {
             cluster
                 .journal
                 .waits_out_a_quarantine(cluster.now, self.acquisition.name(), &error);
         }
         if self.take_was_freed() && past.failure == Failure::Held {
-            return (error, After::RestUntil(self.next_attempt_at(cluster)));
+            return (error, Next::RestUntil(self.next_attempt_at(cluster)));
         }
         let up_to = |most| cluster.chance.up_to(most);
         let until = self
             .patience
-            .rest_until(cluster.now, past, refresh, limits, up_to);
-        (error, After::RestUntil(until))
+            .rest_until(cluster.now, past, goes_on.refresh, limits, up_to);
+        (error, Next::RestUntil(until))
     }
 
     fn take_was_freed(&mut self) -> bool {
@@ -150,7 +141,7 @@ impl Waiter {
 
     /// The time of its next attempt after the lock was freed. Writers without a turn do not all ask at the same time.
     pub(super) fn next_attempt_at(&self, cluster: &mut Cluster) -> Tick {
-        let spread = match self.acquisition.wants.side() {
+        let spread = match self.acquisition.request.wants.side() {
             Some(Side::Writer) if !self.turn.is_there() => cluster.round_trip() / 2,
             _ => Duration::ZERO,
         };
@@ -175,10 +166,10 @@ impl Waiter {
             is_stale: false,
         };
         let limits = limits(cluster);
-        let Next::Rest { warn, .. } = self.patience.failed(cluster.now, &past, limits) else {
+        let Some(goes_on) = self.patience.failed(cluster.now, &past, limits) else {
             return false;
         };
-        if warn {
+        if goes_on.warn {
             cluster
                 .journal
                 .waits_out_a_quarantine(cluster.now, self.acquisition.name(), error);
@@ -236,7 +227,7 @@ impl Waiter {
     /// Returns true if this is a writer that should queue for its turn after a refusal.
     fn may_queue(&self, cluster: &Cluster) -> bool {
         let last = cluster.now.plus(last_attempt(cluster) * 2);
-        self.acquisition.wants.side() == Some(Side::Writer)
+        self.acquisition.request.wants.side() == Some(Side::Writer)
             && cluster.rule_holds(Rule::WritersQueue)
             && !self.turn.is_there()
             && self.turn.alone_until <= cluster.now
@@ -248,12 +239,11 @@ impl Waiter {
         debug_assert!(self.for_writer.is_none(), "a turn has no turn");
         let (reply, lease) = Response::channel(Arc::default());
         self.turn.lease = Some(lease);
-        let wait = match self.acquisition.wait {
+        let wait = match self.acquisition.request.wait {
             Wait::For(Some(limit)) => Wait::For(Some(limit.saturating_sub(last_attempt(cluster)))),
             wait => wait,
         };
-        let acquisition = Acquisition {
-            id: self.acquisition.id.of_turn(),
+        let request = AcquireRequest {
             wants: Wants::Lock(Target::mutex(turn)),
             // Long enough for the next attempt to come. A turn that is lost, or whose hand-over is not heard, costs no
             // more than this.
@@ -262,11 +252,15 @@ impl Waiter {
             // The bound is never reached. It is set because a renewal without a bound logs a warning when the lease is
             // held for long.
             renewal: Renewal::auto().max_renewals(u32::MAX),
-            label: self.acquisition.label.clone(),
+            label: self.acquisition.request.label.clone(),
             wait,
+            seen: Arc::default(),
+        };
+        let acquisition = Acquisition {
+            id: self.acquisition.id.of_turn(),
+            request,
             caller: self.acquisition.caller,
             asked_at: self.acquisition.asked_at,
-            seen: Arc::default(),
             reply,
         };
         Box::new(Self {

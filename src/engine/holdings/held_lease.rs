@@ -52,12 +52,12 @@ pub(super) struct HeldLease {
 
 impl HeldLease {
     pub(super) fn new(cluster: &mut Cluster, acquisition: &Acquisition, won: &Won) -> Self {
-        let jitter = jitter(cluster, acquisition.ttl);
+        let jitter = jitter(cluster, acquisition.request.ttl);
         let upkeep = Upkeep::new(
-            acquisition.ttl,
+            acquisition.request.ttl,
             won.since,
             won.good,
-            acquisition.renewal,
+            acquisition.request.renewal,
             jitter,
         );
         let shared = Shared::new(
@@ -85,7 +85,7 @@ impl HeldLease {
             entry: won.entry.clone(),
             caller: acquisition.caller,
             waited: won.waited.clone(),
-            lock_delay: acquisition.lock_delay,
+            lock_delay: acquisition.request.lock_delay,
             asked: won.asked.clone(),
             lacks,
             limit: won.limit,

@@ -88,7 +88,7 @@ impl Holdings {
         repair::complete(cluster, id, &mut held, won.lacking.into_iter());
         let lease = Lease::new(Arc::clone(&held.shared), keeper, id);
         // If nothing else would renew it, its caller gets the lease only when it is good for its whole ttl.
-        let waits = held.upkeep.is_provisional() && !acquisition.renewal.auto;
+        let waits = held.upkeep.is_provisional() && !acquisition.request.renewal.auto;
         if waits {
             held.pending = Some((acquisition.reply, lease));
             self.leases.insert(id, held);

@@ -186,7 +186,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     const GREATEST: u64 = 1 << 52;
     let mut world = World::new(3);
     let seen = Arc::new(AtomicU64::new(0));
-    let _first = world.ask(|acquisition| acquisition.seen = Arc::clone(&seen));
+    let _first = world.ask(|acquisition| acquisition.request.seen = Arc::clone(&seen));
     let refused = Answer::Held {
         which: None,
         remaining: None,
@@ -196,7 +196,7 @@ fn a_handle_asks_for_more_than_the_greatest_counter_it_was_told_of() {
     };
     world.says(1, refused);
     while world.core.next_effect().is_some() {}
-    let _second = world.ask(|acquisition| acquisition.seen = Arc::clone(&seen));
+    let _second = world.ask(|acquisition| acquisition.request.seen = Arc::clone(&seen));
     let sent = world.until_sent();
     let floor = |(_, command): &(usize, Command)| match command.request()?.verb {
         Verb::Acquire { floor, .. } => Some(floor),

@@ -8,7 +8,7 @@ fn crowd(world: &mut World, acquisitions: u64, within: Option<u64>) -> Vec<Answe
     let ask = |id| {
         world.ask(|acquisition| {
             acquisition.id = AcquisitionId(id);
-            acquisition.wait = wait;
+            acquisition.request.wait = wait;
         })
     };
     (1..=acquisitions).map(ask).collect()
@@ -79,7 +79,7 @@ fn throttled_acquisition_whose_time_is_over_is_told_and_leaves_nothing() {
     let mut world = World::new(1);
     let mut asking = crowd(&mut world, 16, None);
     let mut throttled = world.ask(|acquisition| {
-        (acquisition.id, acquisition.wait) = (
+        (acquisition.id, acquisition.request.wait) = (
             AcquisitionId(17),
             Wait::For(Some(Duration::from_millis(50))),
         );

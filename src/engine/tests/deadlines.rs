@@ -11,8 +11,9 @@ fn connections_withdraw_only_requests_they_were_given() {
     let mut first = world.try_lock();
     world.sent();
     world.at(400);
-    let mut second = world
-        .ask(|acquisition| acquisition.wants = Wants::Lock(Target::mutex(Name::new("b").unwrap())));
+    let mut second = world.ask(|acquisition| {
+        acquisition.request.wants = Wants::Lock(Target::mutex(Name::new("b").unwrap()))
+    });
     assert_eq!(world.sent(), [(0, 'A'), (1, 'A'), (2, 'A')]);
     world.at(500);
     assert!(matches!(first.try_recv(), Ok(Err(Error::NoQuorum(_)))));

@@ -7,8 +7,8 @@ use super::*;
 fn a_short_lease_survives_a_lost_answer_to_its_renewal() {
     let mut world = World::new(3);
     let mut answer = world.ask(|acquisition| {
-        acquisition.ttl = Duration::from_millis(600);
-        acquisition.renewal = Renewal::auto();
+        acquisition.request.ttl = Duration::from_millis(600);
+        acquisition.request.renewal = Renewal::auto();
     });
     for node in 0..3 {
         world.core.answered(node, [Ok(Answer::Granted(7))]);
@@ -164,8 +164,9 @@ fn thousands_of_renewals_that_are_due_at_once_leave_in_parts() {
     let mut leases = Vec::new();
     for i in 0..all {
         let mut answer = world.ask(|acquisition| {
-            acquisition.wants = Wants::Lock(Target::mutex(Name::new(format!("a{i}")).unwrap()));
-            acquisition.renewal = Renewal::auto();
+            acquisition.request.wants =
+                Wants::Lock(Target::mutex(Name::new(format!("a{i}")).unwrap()));
+            acquisition.request.renewal = Renewal::auto();
         });
         world.sent();
         world.says(0, Answer::Granted(7));

@@ -33,8 +33,11 @@ impl World {
     fn waits(&mut self, renewal: Renewal) -> (Answered, (Entry, Place)) {
         let wait = Wait::For(None);
         let answer = self.ask(|acquisition| {
-            (acquisition.id, acquisition.wait, acquisition.renewal) =
-                (AcquisitionId(1), wait, renewal);
+            (
+                acquisition.id,
+                acquisition.request.wait,
+                acquisition.request.renewal,
+            ) = (AcquisitionId(1), wait, renewal);
         });
         assert_eq!(self.sent(), all('A'));
         ALL.iter().for_each(|node| {
@@ -244,7 +247,7 @@ fn a_node_that_cannot_call_is_told_no_channel() {
     world.core.connected(0, 8, None, false);
     world.greeted();
     world.meet(0);
-    let _answer = world.ask(|acquisition| acquisition.wait = Wait::For(None));
+    let _answer = world.ask(|acquisition| acquisition.request.wait = Wait::For(None));
     world.until_sent();
     world.core.answered(0, [Ok(held())]);
     let sent = world.until_sent();
@@ -259,7 +262,7 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
     let mut last = 0;
     for id in 1..=3 {
         let _kept = world.ask(|acquisition| {
-            (acquisition.id, acquisition.wait) = (AcquisitionId(id), Wait::For(None))
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), Wait::For(None))
         });
         world.until_sent();
         let refused = Answer::Held {

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     core::TIMERS_AT_ONCE,
-    event::{AcquisitionId, Caller},
+    event::{AcquireRequest, Acquisition, AcquisitionId, Caller},
     *,
 };
 use crate::{
@@ -210,15 +210,17 @@ impl World {
         let mut acquisition = Acquisition {
             // Far from the ids that tests choose.
             id: AcquisitionId(1_000_000 + self.acquisitions),
-            wants: Wants::Lock(Target::mutex(Name::new("a").unwrap())),
-            ttl: Duration::from_secs(10),
-            lock_delay: Duration::ZERO,
-            renewal: Renewal::off(),
-            label: None,
-            wait: Wait::Never,
+            request: AcquireRequest {
+                wants: Wants::Lock(Target::mutex(Name::new("a").unwrap())),
+                ttl: Duration::from_secs(10),
+                lock_delay: Duration::ZERO,
+                renewal: Renewal::off(),
+                label: None,
+                wait: Wait::Never,
+                seen: Arc::new(AtomicU64::new(0)),
+            },
             caller: Caller::now(),
             asked_at: self.clock.now(),
-            seen: Arc::new(AtomicU64::new(0)),
             reply,
         };
         settings(&mut acquisition);

@@ -8,8 +8,8 @@ impl World {
     fn reader_that_waits(&mut self, id: u64) -> (Answered, Entry) {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Reader);
         let answer = self.ask(|acquisition| {
-            (acquisition.id, acquisition.wants) = (AcquisitionId(id), Wants::Lock(lock));
-            acquisition.wait = Wait::For(None);
+            (acquisition.id, acquisition.request.wants) = (AcquisitionId(id), Wants::Lock(lock));
+            acquisition.request.wait = Wait::For(None);
         });
         let asked = self.are_refused();
         assert_eq!(asked.len(), 3);
@@ -193,8 +193,8 @@ impl World {
     fn writer(&mut self, wait: Wait) -> Answered {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
         self.ask(|acquisition| {
-            (acquisition.id, acquisition.wants) = (AcquisitionId(1), Wants::Lock(lock));
-            acquisition.wait = wait;
+            (acquisition.id, acquisition.request.wants) = (AcquisitionId(1), Wants::Lock(lock));
+            acquisition.request.wait = wait;
         })
     }
 
@@ -402,8 +402,8 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     }
     let mut second = world.ask(|acquisition| {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
-        (acquisition.id, acquisition.wants) = (AcquisitionId(3), Wants::Lock(lock));
-        acquisition.wait = Wait::For(None);
+        (acquisition.id, acquisition.request.wants) = (AcquisitionId(3), Wants::Lock(lock));
+        acquisition.request.wait = Wait::For(None);
     });
     assert_eq!(
         world.sends(),

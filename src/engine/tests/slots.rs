@@ -41,7 +41,7 @@ impl World {
             agreed: Arc::new(Agreed::new(3)),
             of: 1,
         };
-        self.ask(|acquisition| acquisition.wants = Wants::Slot(Box::new(slot)))
+        self.ask(|acquisition| acquisition.request.wants = Wants::Slot(Box::new(slot)))
     }
 
     /// The requests about slots that were sent: A for TAKE, P for REPAIR, R for RELEASE, E for EXTEND.
@@ -155,8 +155,8 @@ impl World {
             of: 1,
         };
         self.ask(|acquisition| {
-            acquisition.wants = Wants::Slot(Box::new(slot));
-            acquisition.wait = Wait::For(None);
+            acquisition.request.wants = Wants::Slot(Box::new(slot));
+            acquisition.request.wait = Wait::For(None);
         })
     }
 

@@ -5,7 +5,9 @@ use crate::{NodeState, Report, Silence, Vote};
 
 impl World {
     fn lock_within(&mut self, ms: u64) -> Answered {
-        self.ask(|acquisition| acquisition.wait = Wait::For(Some(Duration::from_millis(ms))))
+        self.ask(|acquisition| {
+            acquisition.request.wait = Wait::For(Some(Duration::from_millis(ms)))
+        })
     }
 
     /// Acquisitions that each want another name, and wait for at most `within` ms.
@@ -14,8 +16,8 @@ impl World {
         let ask = |n| {
             let name = Name::new(format!("job:{n}")).unwrap();
             self.ask(|acquisition| {
-                (acquisition.id, acquisition.wait) = (AcquisitionId(n), wait);
-                acquisition.wants = Wants::Lock(Target::mutex(name));
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId(n), wait);
+                acquisition.request.wants = Wants::Lock(Target::mutex(name));
             })
         };
         (0..acquisitions).map(ask).collect()
@@ -70,16 +72,16 @@ fn the_wait_began_when_the_caller_asked_not_when_the_engine_heard_of_it() {
     let asked_at = world.clock.now();
     world.at(30);
     let wait = Wait::For(Some(Duration::from_millis(50)));
-    let mut answer =
-        world.ask(|acquisition| (acquisition.wait, acquisition.asked_at) = (wait, asked_at));
+    let mut answer = world
+        .ask(|acquisition| (acquisition.request.wait, acquisition.asked_at) = (wait, asked_at));
     assert_eq!(world.sent().len(), 3);
     world.at(49);
     assert!(is_open(&mut answer));
     world.at(50);
     no_quorum(&mut answer);
 
-    let mut late =
-        world.ask(|acquisition| (acquisition.wait, acquisition.asked_at) = (wait, asked_at));
+    let mut late = world
+        .ask(|acquisition| (acquisition.request.wait, acquisition.asked_at) = (wait, asked_at));
     assert_eq!(unheard(&no_quorum(&mut late)), [0, 1, 2]);
     assert_eq!(world.sent(), ALL_RELEASED, "of the first: it asked nobody");
 }

@@ -21,7 +21,7 @@ pub(crate) enum Verdict {
     /// Q grants are out of reach, so roll back at once. The caller is not told yet.
     Lost,
     /// Q grants are out of reach, and enough is known to say why.
-    Over(Outcome),
+    Over(Failure),
 }
 
 /// How the counters of the nodes that grant are counted.
@@ -33,15 +33,17 @@ pub(crate) enum Tokens {
     Epochs,
 }
 
-/// The reason why a vote was not won.
+/// The reason why an attempt was not won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Failure {
     /// Q nodes answered, refusals among them.
     Held,
     /// Too few nodes answered.
     NoQuorum,
     /// Too few nodes answered, but those in quarantine would have made up Q.
     Quarantined,
+    /// Q nodes granted it, but its validity had run out by then. The votes alone never say so.
+    TooSlow,
 }
 
 /// The votes of all nodes on one attempt.
@@ -156,14 +158,14 @@ impl Ballot {
                 .answers
                 .count(|r| matches!(r, Answer::Held { .. } | Answer::Lost));
         if answered >= self.needed {
-            Verdict::Over(Outcome::Held)
+            Verdict::Over(Failure::Held)
         } else if answered + waiting >= self.needed {
             Verdict::Lost
         } else if answered + waiting + self.answers.quarantined() >= self.needed {
             // A node that has not answered yet is not waited for, because a quarantine ends by itself in either case.
-            Verdict::Over(Outcome::Quarantined)
+            Verdict::Over(Failure::Quarantined)
         } else {
-            Verdict::Over(Outcome::NoQuorum)
+            Verdict::Over(Failure::NoQuorum)
         }
     }
 
@@ -340,13 +342,13 @@ mod tests {
         );
         assert_eq!(ballot.verdict(), Verdict::Open);
         assert_eq!(ballot.vote(2, Ok(Answer::Raised(91))), None);
-        assert_eq!(ballot.verdict(), Verdict::Over(Outcome::Held));
+        assert_eq!(ballot.verdict(), Verdict::Over(Failure::Held));
     }
 
     #[test]
     fn an_even_tie_is_lost() {
         let tie = [granted(7), granted(7), held(5), held(5)];
-        assert_eq!(ballot(&tie).verdict(), Verdict::Over(Outcome::Held));
+        assert_eq!(ballot(&tie).verdict(), Verdict::Over(Failure::Held));
     }
 
     #[test]
@@ -356,19 +358,19 @@ mod tests {
         let lost = [held(5), held(5), silent(), None, None];
         assert_eq!(ballot(&lost).verdict(), Verdict::Lost);
         let told = [held(5), held(5), silent(), granted(1), None];
-        assert_eq!(ballot(&told).verdict(), Verdict::Over(Outcome::Held));
+        assert_eq!(ballot(&told).verdict(), Verdict::Over(Failure::Held));
     }
 
     #[test]
     fn contention_beside_a_dead_minority_is_not_an_outage() {
         let contended = [silent(), silent(), held(5), held(5), granted(3)];
-        assert_eq!(ballot(&contended).verdict(), Verdict::Over(Outcome::Held));
+        assert_eq!(ballot(&contended).verdict(), Verdict::Over(Failure::Held));
     }
 
     #[test]
     fn no_quorum_is_told_as_soon_as_it_is_certain() {
         let dead = [silent(), silent(), silent(), None, None];
-        assert_eq!(ballot(&dead).verdict(), Verdict::Over(Outcome::NoQuorum));
+        assert_eq!(ballot(&dead).verdict(), Verdict::Over(Failure::NoQuorum));
         let dead = [silent(), silent(), None, None, None];
         assert_eq!(ballot(&dead).verdict(), Verdict::Open);
     }
@@ -382,15 +384,15 @@ mod tests {
             quarantined(10),
             silent(),
         ]);
-        assert_eq!(young.verdict(), Verdict::Over(Outcome::Quarantined));
+        assert_eq!(young.verdict(), Verdict::Over(Failure::Quarantined));
         assert_eq!(young.retry_after(), Some(Duration::from_millis(20)));
         let early = ballot(&[silent(), silent(), quarantined(30), None, None]);
-        assert_eq!(early.verdict(), Verdict::Over(Outcome::Quarantined));
+        assert_eq!(early.verdict(), Verdict::Over(Failure::Quarantined));
         assert_eq!(early.retry_after(), Some(Duration::from_millis(30)));
         let hopeless = [granted(1), quarantined(30), silent(), silent(), silent()];
         assert_eq!(
             ballot(&hopeless).verdict(),
-            Verdict::Over(Outcome::NoQuorum)
+            Verdict::Over(Failure::NoQuorum)
         );
     }
 
@@ -459,7 +461,7 @@ mod tests {
         let mut b = ballot(&[granted(7), granted(8), held(5)]);
         assert_eq!(b.raise(), (8, vec![0]));
         b.vote(0, Ok(Answer::Lost));
-        assert_eq!(b.verdict(), Verdict::Over(Outcome::Held));
+        assert_eq!(b.verdict(), Verdict::Over(Failure::Held));
     }
 
     #[test]
@@ -468,7 +470,7 @@ mod tests {
         for node in 2..5 {
             b.vote(node, Err(Silence::TimedOut));
         }
-        assert_eq!(b.verdict(), Verdict::Over(Outcome::NoQuorum));
+        assert_eq!(b.verdict(), Verdict::Over(Failure::NoQuorum));
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Common {
 
     pub(super) fn saw(&mut self, waiter: &Waiter, counter: u64) {
         self.counter = self.counter.max(counter);
-        waiter.acquisition.seen.fetch_max(counter, Relaxed);
+        waiter.acquisition.request.seen.fetch_max(counter, Relaxed);
     }
 
     /// Takes back everything that may stand on the nodes. It may stand there for `life` at most.

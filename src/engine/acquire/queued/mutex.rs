@@ -46,7 +46,7 @@ impl MutexQueue {
             Some(_) => wait_life(cluster).min(cluster.fleet().max_ttl()),
             None => cluster.fleet().max_ttl(),
         };
-        let terms = Terms::new(waiter.acquisition.ttl, life, cluster.round_trip());
+        let terms = Terms::new(waiter.acquisition.request.ttl, life, cluster.round_trip());
         let place = Place::new(
             cluster.now,
             ticket,
@@ -242,7 +242,7 @@ impl MutexQueue {
             ticket: self.place.ticket,
             only_last: self.place.only_last,
             term: terms.term(),
-            lock_delay: waiter.acquisition.lock_delay,
+            lock_delay: waiter.acquisition.request.lock_delay,
             life: terms.life,
             claim,
             channel,

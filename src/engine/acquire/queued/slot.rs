@@ -8,8 +8,8 @@ use crate::{
     base::{clock::Tick, limit::Agreed, owner::Entry, rules::Rule},
     engine::{
         acquire::{
-            patience::{Failure, Past},
-            waiter::{After, Waiter},
+            patience::{Next, Past},
+            waiter::Waiter,
         },
         cluster::{Cluster, SHORTEST_PAUSE},
         event::Wait,
@@ -27,7 +27,7 @@ use crate::{
         status::NodeState,
     },
     protocol::{
-        ballot::validity::notice,
+        ballot::{acquire::Failure, validity::notice},
         queue::terms::Terms,
         slots::{
             seat::Seat,
@@ -385,7 +385,7 @@ impl SlotSearch {
             round::ask(cluster, tag, &operation, 0..cluster.total());
             self.slot.agreed.changed(limit, cluster.now);
         }
-        let ttl = waiter.acquisition.ttl;
+        let ttl = waiter.acquisition.request.ttl;
         let good = Good {
             until: won.end,
             notice: notice(ttl),
@@ -427,14 +427,18 @@ impl SlotSearch {
 /// Returns true if it takes a place in the queue.
 fn waits(waiter: &Waiter) -> bool {
     !matches!(
-        waiter.acquisition.wait,
+        waiter.acquisition.request.wait,
         Wait::Never | Wait::For(Some(Duration::ZERO))
     )
 }
 
 fn seat(cluster: &Cluster, waiter: &Waiter, agreed: &Agreed, ticket: u64) -> Seat {
     let max_ttl = cluster.fleet().max_ttl();
-    let terms = Terms::new(waiter.acquisition.ttl, max_ttl, cluster.round_trip());
+    let terms = Terms::new(
+        waiter.acquisition.request.ttl,
+        max_ttl,
+        cluster.round_trip(),
+    );
     let limit = agreed.at(cluster.now, max_ttl * FORGOTTEN_AFTER);
     let seat = Seat::new(
         ticket,
@@ -533,8 +537,8 @@ impl SlotSearch {
         };
         let (error, after) = waiter.follows(cluster, &past, error);
         match after {
-            After::Answer | After::Queue(_) => Outcome::Over(error),
-            After::RestUntil(at) => {
+            Next::Answer | Next::Queue(_) => Outcome::Over(error),
+            Next::RestUntil(at) => {
                 waiter.last = Some(Box::new(error));
                 self.rests_until = Some(at);
                 cluster

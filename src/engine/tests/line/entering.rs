@@ -24,8 +24,11 @@ impl World {
     fn wants_it_again(&mut self) -> Answered {
         let wait = Wait::For(None);
         self.ask(|acquisition| {
-            (acquisition.id, acquisition.wait, acquisition.renewal) =
-                (AcquisitionId(2), wait, Renewal::auto());
+            (
+                acquisition.id,
+                acquisition.request.wait,
+                acquisition.request.renewal,
+            ) = (AcquisitionId(2), wait, Renewal::auto());
         })
     }
 
@@ -125,8 +128,8 @@ fn a_join_that_wins_a_free_lock_ends_the_contended_state() {
     world.sent();
     world.frees();
     let wait = Wait::For(None);
-    let _kept =
-        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(3), wait));
+    let _kept = world
+        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(3), wait));
     assert_eq!(world.sent(), all('A'));
 }
 
@@ -173,8 +176,8 @@ fn an_acquisition_attempts_while_a_failed_join_makes_its_attempt() {
     world.core.answered(1, [Err(full())]);
     assert_eq!(world.sent(), [all('R'), all('A')].concat());
     let wait = Wait::For(None);
-    let _refused =
-        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(3), wait));
+    let _refused = world
+        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(3), wait));
     assert_eq!(world.sent(), all('A'));
     // The first attempt stays open. The second one is refused, so that the name is contended again.
     world.says(0, Answer::Released(false));
@@ -184,8 +187,8 @@ fn an_acquisition_attempts_while_a_failed_join_makes_its_attempt() {
     world.core.answered(1, [Err(full())]);
     world.says(1, others_are_ahead(5));
     assert_eq!(world.sent(), [vec![(2, 'R')], all('J')].concat());
-    let _last =
-        world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(4), wait));
+    let _last = world
+        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(4), wait));
     assert_eq!(world.sent(), all('A'));
 }
 
@@ -194,8 +197,9 @@ fn a_single_attempt_on_a_contended_name_does_not_join_the_queue() {
     for wait in [Wait::Never, Wait::For(Some(Duration::ZERO))] {
         let mut world = World::new(3);
         world.came_through();
-        let _kept =
-            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(2), wait));
+        let _kept = world.ask(|acquisition| {
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId(2), wait)
+        });
         assert_eq!(world.sent(), all('A'), "{wait:?}");
     }
 }
@@ -207,7 +211,9 @@ fn a_crowd_of_joins_is_limited_to_sixteen_at_a_time() {
     let wait = Wait::For(None);
     let _kept: Vec<_> = (2..100)
         .map(|id| {
-            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait))
+            world.ask(|acquisition| {
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+            })
         })
         .collect();
     assert_eq!(world.sent().len(), 16 * 3);
@@ -226,9 +232,9 @@ fn an_acquisition_does_not_join_at_once_beside_an_earlier_attempt() {
     let mut world = World::new(3);
     let wait = Wait::For(None);
     let ask = |world: &mut World, id| {
-        std::mem::forget(
-            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait)),
-        );
+        std::mem::forget(world.ask(|acquisition| {
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+        }));
         world.sent()
     };
     assert_eq!(ask(&mut world, 1), all('A'));
@@ -252,11 +258,9 @@ fn a_cancelled_join_makes_room_for_the_next_one() {
         world.came_through();
         let wait = Wait::For(None);
         for id in 2..18 {
-            drop(
-                world.ask(|acquisition| {
-                    (acquisition.id, acquisition.wait) = (AcquisitionId(id), wait)
-                }),
-            );
+            drop(world.ask(|acquisition| {
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+            }));
         }
         assert_eq!(world.sent().len(), 16 * 3);
         if hears_first {
@@ -266,8 +270,9 @@ fn a_cancelled_join_makes_room_for_the_next_one() {
             world.core.event(Event::Cancel(AcquisitionId(id)));
         }
         world.sent();
-        let _kept =
-            world.ask(|acquisition| (acquisition.id, acquisition.wait) = (AcquisitionId(18), wait));
+        let _kept = world.ask(|acquisition| {
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId(18), wait)
+        });
         assert_eq!(world.sent(), all('J'), "{hears_first}");
     }
 }
