@@ -87,7 +87,9 @@ impl Cluster {
 
     /// Reads the clock. Everything that follows happens at this time.
     pub(super) fn look_at_the_clock(&mut self) {
-        self.now = self.clock.now();
+        let now = self.clock.now();
+        debug_assert!(now >= self.now, "the clock goes back");
+        self.now = now;
     }
 
     pub(super) fn new_round(&mut self) -> RoundId {
@@ -134,6 +136,7 @@ impl Cluster {
         node: usize,
         act: impl FnOnce(&mut Session, &mut Step<'_>) -> T,
     ) -> Option<T> {
+        debug_assert!(node < self.sessions.len(), "no such node");
         let session = self.sessions.get_mut(node)?;
         let mut step = Step {
             now: self.now,

@@ -368,6 +368,10 @@ impl Core {
             changed = true;
             self.look_at_queued();
         }
+        debug_assert!(
+            !self.acquisitions.is_any_granted(),
+            "a grant without a lease"
+        );
         if changed {
             self.publish();
         }
@@ -490,6 +494,10 @@ impl Core {
         self.shutdown.close();
         self.startup.clear();
         self.acquisitions.close(&mut self.cluster);
+        debug_assert!(
+            self.acquisitions.is_empty(),
+            "an acquisition outlasts the end"
+        );
         self.rates.clear();
         self.sleeps.clear();
         self.ready.clear();

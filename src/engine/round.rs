@@ -24,6 +24,7 @@ pub(super) fn ask(
 ) -> Vec<(usize, Silence)> {
     let mut unasked = Vec::new();
     for node in nodes {
+        debug_assert!(node < cluster.total(), "no such node");
         let asked = cluster.session(node, |session, step| session.ask(step, tag, operation));
         if let Some(Err(silence)) = asked {
             unasked.push((node, silence));

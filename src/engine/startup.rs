@@ -123,8 +123,13 @@ impl Startup {
     fn take(&mut self, id: u64) -> Option<Asked> {
         let Waiting { end, asked, .. } = self.waiting.remove(&id)?;
         if let Some(end) = end {
-            self.ends.remove(&(end, id));
+            let had_an_end = self.ends.remove(&(end, id));
+            debug_assert!(had_an_end, "its end is not known");
         }
+        debug_assert!(
+            self.ends.len() <= self.waiting.len(),
+            "an end of no request"
+        );
         Some(asked)
     }
 

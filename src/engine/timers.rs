@@ -58,6 +58,10 @@ impl Timers {
         }
         self.armed.insert(key, at);
         self.heap.push(Reverse((at, key)));
+        debug_assert!(
+            self.armed.len() <= self.heap.len(),
+            "a timer that never rings"
+        );
     }
 
     /// Takes out a key whose time has come.
@@ -86,6 +90,10 @@ impl Timers {
             }
             self.heap.pop();
         }
+        debug_assert!(
+            self.armed.is_empty() || !self.heap.is_empty(),
+            "a timer is lost"
+        );
         // Any number of cancelled timers may lie behind one that counts.
         if self.heap.len() > 2 * self.armed.len() + 64 {
             let armed = &self.armed;

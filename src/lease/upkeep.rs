@@ -166,6 +166,7 @@ impl Upkeep {
         let end = self.valid_until().minus(self.notice);
         self.again_at = now.plus(end.since(now) / 2);
         self.in_flight += 1;
+        debug_assert!(self.in_flight <= MOST_IN_FLIGHT, "too many renewals");
         self.tried = true;
     }
 
@@ -178,6 +179,7 @@ impl Upkeep {
         self.next_renewal = self.next_renewal.max(renewal_at(t1, self.ttl, jitter));
         (self.tried, self.failed) = (false, false);
         if automatic {
+            debug_assert!(self.in_flight > 0, "a renewal that was not sent");
             self.in_flight = self.in_flight.saturating_sub(1);
             // The second of a pair was already on its way when the first was counted, so it does not count.
             if t1 >= self.counted_at && !confirms {
@@ -190,6 +192,7 @@ impl Upkeep {
     /// Notes that a renewal failed: the old validity stands, and it is tried again soon. Returns true for the first
     /// failure since a renewal succeeded.
     pub(crate) fn renewal_failed(&mut self, now: Tick) -> bool {
+        debug_assert!(self.in_flight > 0, "a renewal that was not sent");
         self.in_flight = self.in_flight.saturating_sub(1);
         let mut soon = self.ttl / 24;
         if self.is_provisional {

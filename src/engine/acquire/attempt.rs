@@ -102,6 +102,7 @@ impl Attempt {
                 None => {}
             }
         }
+        debug_assert!(asked.is_empty() || asked.len() >= cluster.needed, "in vain");
         let tag = Purpose::Acquire.of(round);
         for (node, silence) in round::ask(cluster, tag, &operation, asked.iter().copied()) {
             ballot.vote(node, Err(silence));
@@ -262,6 +263,8 @@ impl Attempt {
     /// The thing that the attempt has won, with this token. `waited` is the owner under which the nodes registered the
     /// wait.
     pub(super) fn won(&mut self, token: u64, waited: Option<Entry>) -> Won {
+        debug_assert!(!self.rolled_back, "it is taken back");
+        debug_assert!(!self.asked.is_empty(), "it is won twice");
         let good = Good {
             until: valid_until(self.t0, self.ttl),
             notice: notice(self.ttl),
@@ -342,6 +345,7 @@ impl Attempt {
     }
 
     fn raise(&mut self, cluster: &mut Cluster, token: u64, nodes: impl IntoIterator<Item = usize>) {
+        debug_assert!(!self.rolled_back, "it is taken back");
         let operation = self
             .target
             .operation(&self.entry, Verb::Raise { seq: 0, token });

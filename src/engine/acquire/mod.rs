@@ -196,7 +196,12 @@ impl Acquisitions {
         let mut waiter = self.take_back(cluster, id)?;
         if let Some(writer) = waiter.for_writer {
             let (row, index) = self.table.row(writer)?;
-            let stage = row.waiter.got_no_turn(cluster, *waiter);
+            row.waiter.got_no_turn(cluster, *waiter);
+            let stage = match row.waiter.permit {
+                // A crowd that leaves the queue at the same time must not ask at the same time.
+                None => Stage::Enters,
+                Some(_) => Stage::Begins,
+            };
             index.set(cluster, row, stage);
             return Some(writer);
         }
@@ -205,6 +210,10 @@ impl Acquisitions {
             waiter.answer(error);
         }
         None
+    }
+
+    pub(super) fn is_any_granted(&self) -> bool {
+        !self.granted.is_empty()
     }
 
     /// The next acquisition that was won.

@@ -48,7 +48,8 @@ impl RwlockWaiters {
         if waiter.known.is_none() {
             let entry = new_owner(cluster, &waiter.acquisition)?;
             let name = waiter.acquisition.name().clone();
-            self.names.insert(entry.clone(), name.clone());
+            let before = self.names.insert(entry.clone(), name.clone());
+            debug_assert!(before.is_none(), "two waiters of one owner");
             self.rooms
                 .entry(name)
                 .or_default()
@@ -81,7 +82,8 @@ impl RwlockWaiters {
     pub(super) fn leave(&mut self, cluster: &Cluster, waiter: &mut Waiter) -> Option<Box<Known>> {
         let known = waiter.known.take()?;
         if let Some(room) = self.rooms.get_mut(waiter.acquisition.name()) {
-            room.there.remove(&waiter.acquisition.id);
+            let was_there = room.there.remove(&waiter.acquisition.id);
+            debug_assert!(was_there, "it does not wait");
             let until = cluster.now.plus(wait_life(cluster));
             room.gone.push_back((until, known.entry.clone()));
             let is_empty = room.there.is_empty();

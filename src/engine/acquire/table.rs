@@ -146,6 +146,10 @@ impl Table {
     pub(super) fn remove(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<Row> {
         let one = self.all.remove(&id)?;
         self.index.left(cluster, id, &one.stage);
+        debug_assert!(
+            self.index.attempts <= self.all.len(),
+            "an attempt of nobody"
+        );
         self.all.shrink_if_empty();
         self.index.rounds.shrink_if_empty();
         self.index.owners.shrink_if_empty();
@@ -252,12 +256,15 @@ impl Index {
             Stage::Rest(at) => cluster.timers.at(Key::Acquisition(id), *at),
             Stage::Attempt(attempt) => {
                 self.attempts += 1;
-                self.rounds.insert(attempt.round, id);
+                let before = self.rounds.insert(attempt.round, id);
+                debug_assert!(before.is_none(), "two acquisitions of one round");
             }
             Stage::Queued(queued) => {
                 let common = queued.common();
-                self.rounds.insert(common.round, id);
-                self.owners.insert(common.owner.clone(), id);
+                let before = self.rounds.insert(common.round, id);
+                debug_assert!(before.is_none(), "two acquisitions of one round");
+                let before = self.owners.insert(common.owner.clone(), id);
+                debug_assert!(before.is_none(), "two acquisitions of one owner");
             }
             _ => {}
         }

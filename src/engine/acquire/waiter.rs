@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::{
     attempt::Attempt,
     patience::{LONGEST_REST, Limits, Next, Past, Patience},
-    table::Stage,
     throttle::Permit,
 };
 use crate::{
@@ -276,9 +275,9 @@ impl Waiter {
         self.patience.joined();
     }
 
-    /// This writer could not get its turn, or has no time for it any more. It asks without it for a while. Returns the
-    /// stage in which it goes on.
-    pub(super) fn got_no_turn(&mut self, cluster: &Cluster, turn: Self) -> Stage {
+    /// This writer could not get its turn, or has no time for it any more. It asks without it for a while, with the
+    /// permit that the turn still had.
+    pub(super) fn got_no_turn(&mut self, cluster: &Cluster, turn: Self) {
         debug_assert!(self.permit.is_none(), "it has two permits");
         self.permit = turn.permit;
         if turn.patience.is_in_line() {
@@ -288,11 +287,6 @@ impl Waiter {
             lease: None,
             alone_until: cluster.now.plus(ALONE),
         };
-        match self.permit {
-            // A crowd that leaves the queue at the same time must not ask at the same time.
-            None => Stage::Enters,
-            Some(_) => Stage::Begins,
-        }
     }
 }
 

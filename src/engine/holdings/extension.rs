@@ -108,6 +108,10 @@ impl Extension {
             return false;
         }
         self.counted = Some(verdict);
+        debug_assert!(
+            self.reply.is_some() != self.is_renewal,
+            "it is answered twice"
+        );
         let answer = match held {
             Some(held) => self.count(cluster, held, leases),
             None => Err(over(LossReason::Released)),

@@ -52,6 +52,8 @@ pub(super) struct HeldLease {
 
 impl HeldLease {
     pub(super) fn new(cluster: &mut Cluster, acquisition: &Acquisition, won: &Won) -> Self {
+        let is_asked = |node: &usize| won.asked.contains(node);
+        debug_assert!(won.raising.iter().all(is_asked), "raised and not asked");
         let jitter = jitter(cluster, acquisition.request.ttl);
         let upkeep = Upkeep::new(
             acquisition.request.ttl,

@@ -64,6 +64,7 @@ impl Lacks {
     }
 
     pub(super) fn sent(&mut self, node: usize) {
+        debug_assert!(!self.under_way.contains(&node), "two repairs at a time");
         self.under_way.push(node);
     }
 

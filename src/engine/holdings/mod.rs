@@ -91,10 +91,10 @@ impl Holdings {
         let waits = held.upkeep.is_provisional() && !acquisition.request.renewal.auto;
         if waits {
             held.pending = Some((acquisition.reply, lease));
-            self.leases.insert(id, held);
+            self.insert(id, held);
             return self.lease_due(cluster, id);
         }
-        self.leases.insert(id, held);
+        self.insert(id, held);
         self.lease_due(cluster, id);
         // If the caller is gone, the lease is dropped here, which releases it.
         drop(acquisition.reply.send(Ok(Some(lease))));
@@ -178,6 +178,7 @@ impl Holdings {
                 }
                 Due::Wait(at) => {
                     let at = wait_ends.map_or(at, |end| at.min(end));
+                    debug_assert!(at > cluster.now, "it is looked at without an end");
                     return cluster.timers.at(Key::Lease(id), at);
                 }
                 Due::Renew => {
@@ -259,7 +260,8 @@ impl Holdings {
         held.log_loss();
         logs::debug!(name = held.shared.name.as_str(), "released");
         if let Some((round, release)) = Release::begin(cluster, held, reply) {
-            self.releases.insert(round, release);
+            let before = self.releases.insert(round, release);
+            debug_assert!(before.is_none(), "two releases of one round");
             self.look_at_release(cluster, round);
         }
     }
@@ -353,6 +355,11 @@ impl Holdings {
 
     // ---- inside -----------------------------------------------------------------------------
 
+    fn insert(&mut self, id: LeaseId, held: HeldLease) {
+        let before = self.leases.insert(id, held);
+        debug_assert!(before.is_none(), "two leases of one round");
+    }
+
     fn take(&mut self, cluster: &mut Cluster, id: LeaseId) -> Option<HeldLease> {
         cluster.timers.cancel(Key::Lease(id));
         self.leases.remove(&id)
@@ -367,7 +374,8 @@ impl Holdings {
     ) -> Option<LeaseId> {
         let held = self.leases.get(&id)?;
         let (round, extension) = Extension::begin(cluster, id, held, reply);
-        self.extensions.insert(round, extension);
+        let before = self.extensions.insert(round, extension);
+        debug_assert!(before.is_none(), "two extensions of one round");
         self.look_at_extension(cluster, round)
     }
 

@@ -223,6 +223,7 @@ impl Rates {
             return;
         }
         let queue = limit.queue();
+        debug_assert!(!queue.line.is_empty(), "nobody waits");
         if queue.is_served || queue.due.is_some() {
             return;
         }
@@ -401,13 +402,15 @@ impl Rates {
 
     /// Sets a search aside while nodes are being met, because they may have units.
     fn park(&mut self, cluster: &mut Cluster, mut search: Search) {
+        debug_assert!(search.asked.is_empty(), "its units would be lost");
         let until = search
             .parked
             .unwrap_or(cluster.now.plus(cluster.settings.node_timeout));
         search.parked = Some(until);
         let round = cluster.new_round();
         cluster.timers.at(Key::of(Purpose::Spend.of(round)), until);
-        self.parked.insert(round, search);
+        let before = self.parked.insert(round, search);
+        debug_assert!(before.is_none(), "two searches of one round");
     }
 
     /// A node was met, or the wait for nodes is over.
@@ -464,7 +467,8 @@ impl Rates {
             return self.ready.push_front(search);
         }
         round::arm(cluster, tag);
-        self.searches.insert(round, search);
+        let before = self.searches.insert(round, search);
+        debug_assert!(before.is_none(), "two searches of one round");
     }
 
     /// Asks all nodes which units are taken. If such a LOOK is under way already, waits for its result.
@@ -610,6 +614,7 @@ impl Rates {
         let Some(limit) = self.limits.get_mut(&search.limit) else {
             return;
         };
+        debug_assert!(count(&parts) >= search.amount.least, "too few units");
         let room = limit.room(cluster, search.grace, 0, Some(search.age));
         let purse = &self.purse;
         let units = |limited: &Arc<Limited>, parts, age| {
@@ -623,6 +628,7 @@ impl Rates {
                 let _ = spending.reply.send(Ok(Outcome::Given(units)));
             }
             For::Line => {
+                debug_assert!(limit.queue().is_served, "two searches for one queue");
                 limit.queue().is_served = false;
                 limit.queue().collisions = 0;
                 limit.queue().due = None;

@@ -236,7 +236,8 @@ impl Surveys {
             round::arm(cluster, tag);
             survey.answers.push(answers);
         }
-        self.0.insert(round, survey);
+        let before = self.0.insert(round, survey);
+        debug_assert!(before.is_none(), "two surveys of one round");
         round
     }
 
@@ -264,6 +265,10 @@ impl Surveys {
         then: Then,
         answers: Vec<Answers<Answer>>,
     ) -> Option<RoundId> {
+        debug_assert!(
+            answers.iter().all(|it| it.waiting() == 0),
+            "it waits for answers"
+        );
         let mut answers = answers.into_iter();
         let first = answers.next()?;
         match then {

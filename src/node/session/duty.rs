@@ -142,6 +142,7 @@ impl Duties {
 
     fn retry(&mut self, id: DutyId, at: Tick) {
         if let Some(duty) = self.by_id.get_mut(&id) {
+            debug_assert!(duty.retry_at.is_none(), "it is sent again already");
             duty.retry_at = Some(at);
             duty.is_prompt = false;
             self.retries.insert((at, id));
@@ -175,7 +176,9 @@ impl Duties {
 
     /// Returns true if any was sent whose answer has still to come.
     pub(super) fn is_any_under_way(&self) -> bool {
-        self.by_id.len() > self.retries.len() + self.doubted.len()
+        let others = self.retries.len() + self.doubted.len();
+        debug_assert!(others <= self.by_id.len(), "a duty counts twice");
+        self.by_id.len() > others
     }
 
     /// The entries that may still stand on the node.

@@ -93,6 +93,7 @@ impl InFlight {
                 return None;
             }
         } else {
+            debug_assert!(!self.is_under_way(sent.what), "one is under way");
             self.under_way.push(sent.what);
         }
         Some(self.fly(sent))
@@ -126,6 +127,10 @@ impl InFlight {
         for sent in self.sent.range_mut(self.left..) {
             sent.at = now;
         }
+        debug_assert!(
+            self.left <= self.sent.len(),
+            "more have left than were sent"
+        );
         self.left = self.sent.len();
     }
 
@@ -211,6 +216,7 @@ impl InFlight {
             return None;
         }
         self.stalled = self.sent.front().map(|sent| sent.at);
+        debug_assert!(self.stalled.is_some(), "it stalls and owes nothing");
         Some(std::mem::take(&mut self.waiting))
     }
 

@@ -112,6 +112,7 @@ impl Ballot {
     /// Starts the raise. Returns T and the nodes to be raised.
     pub(crate) fn raise(&mut self) -> (u64, Vec<usize>) {
         let t = self.reachable_token();
+        debug_assert!(self.raised_to.is_none(), "the token is raised twice");
         self.raised_to = Some(t);
         let smaller = |h: &Heard<Answer>| matches!(h, Heard::Said(Answer::Granted(c)) if *c < t);
         let behind: Vec<usize> = (0..self.answers.len())
@@ -136,7 +137,9 @@ impl Ballot {
     pub(crate) fn verdict(&self) -> Verdict {
         let grants = self.grants();
         let waiting = self.answers.waiting();
+        debug_assert!(grants + waiting <= self.answers.len(), "a node votes twice");
         if let Some(token) = self.agreed() {
+            debug_assert!(grants >= self.needed, "won by a minority");
             return Verdict::Won(token);
         }
         let votes_for_us = match self.raised_to {

@@ -75,6 +75,7 @@ impl<T: PartialEq> Answers<T> {
     }
 
     pub(crate) fn set(&mut self, node: usize, answer: Result<T, Silence>) {
+        debug_assert!(node < self.0.len(), "an answer of no node");
         if let Some(heard) = self.0.get_mut(node) {
             *heard = answer.map_or_else(Heard::Silent, Heard::Said);
         }
@@ -82,6 +83,7 @@ impl<T: PartialEq> Answers<T> {
 
     pub(crate) fn wait_again(&mut self, node: usize) {
         if let Some(heard) = self.0.get_mut(node) {
+            debug_assert!(*heard != Heard::Waiting, "it has not answered yet");
             *heard = Heard::Waiting;
         }
     }
@@ -165,6 +167,7 @@ impl<T: PartialEq> Answers<T> {
     where
         T: Evidence,
     {
+        debug_assert!(names.len() == self.0.len(), "answers of other nodes");
         let nodes = names.iter().zip(&self.0);
         let nodes = nodes.map(|(node, heard)| {
             let said = match heard {

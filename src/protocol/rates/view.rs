@@ -95,6 +95,7 @@ impl View {
 
     /// That request was answered, or never will be.
     pub(crate) fn answered(&mut self, units: u32) {
+        debug_assert!(units <= self.asked, "it was not asked for so many");
         self.asked = self.asked.saturating_sub(units);
     }
 

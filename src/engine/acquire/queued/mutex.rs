@@ -306,6 +306,7 @@ impl MutexQueue {
     }
 
     fn won(&self, cluster: &Cluster, waiter: &Waiter, won: &votes::Won) -> Won {
+        debug_assert!(won.end > cluster.now, "its validity is over");
         Won {
             stands_for: waiter.acquisition.node_ttl().max(self.place.terms.life),
             target: target(waiter),

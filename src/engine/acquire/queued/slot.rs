@@ -368,6 +368,8 @@ impl SlotSearch {
 
     /// Takes back what else stands on the nodes. The first holder of a slot sends the limit to all nodes.
     fn won(&self, cluster: &mut Cluster, waiter: &Waiter, won: words::Won) -> Won {
+        debug_assert!(won.end > cluster.now, "its validity is over");
+        debug_assert!(won.held.len() >= cluster.needed, "won by a minority");
         let stands_for = self.stands_for(waiter);
         let until = cluster.now.plus(stands_for);
         if !won.others.is_empty() {
