@@ -146,15 +146,24 @@ impl Event {
     }
 }
 
-/// A later acquisition has a greater number. Calls get every second number, so that the one between is for a writer's
-/// turn.
+/// A later acquisition has a greater number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct AcquisitionId(pub(crate) u64);
+pub(crate) struct AcquisitionId(u64);
 
 impl AcquisitionId {
+    /// The `n`-th call. Calls get every second number, so that the one between is for a writer's turn.
+    pub(crate) fn of_call(n: u64) -> Self {
+        Self(n * 2)
+    }
+
     /// The turn of a read-write lock's writer, which is an acquisition of its own.
     pub(super) fn of_turn(self) -> Self {
+        debug_assert!(self.0.is_multiple_of(2), "a turn asks for a turn");
         Self(self.0 + 1)
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.0
     }
 }
 
@@ -168,7 +177,7 @@ pub(crate) struct Acquisition {
     pub(crate) reply: Responder<Option<Lease>>,
 }
 
-/// The request of a call for a lease, with everything that an attempt needs.
+/// The request of a call for a lease.
 pub(crate) struct AcquireRequest {
     pub(crate) wants: Wants,
     pub(crate) ttl: Duration,

@@ -92,7 +92,7 @@ impl Engine {
     }
 
     pub(crate) fn new_acquisition(&self) -> AcquisitionId {
-        AcquisitionId(self.0.last_acquisition.fetch_add(2, Relaxed) + 2)
+        AcquisitionId::of_call(self.0.last_acquisition.fetch_add(1, Relaxed) + 1)
     }
 
     /// Sends an event. If the engine has ended, the answer says why.

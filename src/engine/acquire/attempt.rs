@@ -102,7 +102,10 @@ impl Attempt {
                 None => {}
             }
         }
-        debug_assert!(asked.is_empty() || asked.len() >= cluster.needed, "in vain");
+        debug_assert!(
+            asked.is_empty() || asked.len() >= cluster.needed,
+            "fewer than a majority are asked"
+        );
         let tag = Purpose::Acquire.of(round);
         for (node, silence) in round::ask(cluster, tag, &operation, asked.iter().copied()) {
             ballot.vote(node, Err(silence));
@@ -361,7 +364,7 @@ impl Attempt {
 pub(super) fn new_owner(cluster: &mut Cluster, acquisition: &Acquisition) -> Result<Entry, Error> {
     let owner = match cluster.rule_holds(Rule::FreshOwner) {
         true => cluster.chance.owner()?,
-        false => Uuid::from_u128(acquisition.id.0.into()),
+        false => Uuid::from_u128(acquisition.id.number().into()),
     };
     let label = acquisition.request.label.as_ref();
     Ok(Entry::new(owner, label.unwrap_or(&cluster.settings.label)))

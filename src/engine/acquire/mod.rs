@@ -16,13 +16,14 @@
 //! | `Queued` | waits for its place at the front, or for a slot | `Joins`, `Asks` |
 //! | `AwaitsTurn` | a writer of a read-write lock: waits for its turn | `Begins`, `Enters` |
 //!
-//! A lock that does not wait starts in `Begins`, a writer's turn in `JoinsLast`, everything else in `Enters`. From
-//! `Attempt` and `Queued` it may be won; from all but `Throttled`, `Rest` and `AwaitsTurn` it may end with an error. Its
-//! caller may go at any time.
+//! A lock for a caller that does not wait starts in `Begins`, a writer's turn in `JoinsLast`, everything else in
+//! `Enters`. An acquisition may be won in `Attempt` and in `Queued`, and may end with an error in all stages but
+//! `Throttled`, `Rest` and `AwaitsTurn`. The caller may go at any time.
 //!
-//! `Queued` leads to `Joins` for a new place, and to `Asks` if too few nodes know the place. The turn of a writer is an
-//! acquisition of its own, and the writer goes on once that has ended: in `Enters` if it has neither the turn nor a
-//! permit to ask.
+//! `Queued` leads a mutex to `Joins` for a new place, and to `Asks` if too few nodes know its place. A slot stays queued
+//! until it is won or ends. The turn of a writer is an acquisition of its own, which nobody but the writer hears of: it
+//! ends where a mutex would make an attempt, or get an error. The writer then goes on, in `Enters` if it has neither the
+//! turn nor a permit to ask.
 
 mod attempt;
 mod contended;
@@ -144,7 +145,8 @@ impl Acquisitions {
         self.advance(cluster, id);
     }
 
-    /// Takes step after step, until the acquisition has to wait or is over. A writer and its turn follow each other.
+    /// Takes step after step, until the acquisition has to wait or is over. Then goes on with the turn that a writer
+    /// waits for, or with the writer of a turn that has ended.
     pub(super) fn advance(&mut self, cluster: &mut Cluster, id: AcquisitionId) {
         let mut next = Some(id);
         while let Some(id) = next {
@@ -152,25 +154,25 @@ impl Acquisitions {
         }
     }
 
-    /// Takes the steps of one acquisition. Returns the one that goes on after that: the turn of a writer that waits for
-    /// it, or the writer whose turn has ended.
+    /// Takes the steps of one acquisition. Returns the one that goes on after that: the turn for which this writer
+    /// waits, or the writer whose turn has ended.
     fn take_steps(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<AcquisitionId> {
         let (row, index) = self.table.row(id)?;
         let over = loop {
             match row.step(cluster, &mut self.peers) {
                 Next::Wait => {
-                    self.peers.look_at_permit(row);
+                    self.peers.settle_permit(row);
                     index.check(row);
                     return None;
                 }
                 Next::To(stage) => {
                     index.set(cluster, row, stage);
-                    self.peers.look_at_permit(row);
+                    self.peers.settle_permit(row);
                 }
                 Next::Under(owner) => index.set_owner(cluster, row, owner),
                 Next::AwaitTurn(turn) => {
                     index.set(cluster, row, Stage::AwaitsTurn);
-                    self.peers.look_at_permit(row);
+                    self.peers.settle_permit(row);
                     let id = turn.acquisition.id;
                     self.table.insert(turn, Stage::JoinsLast);
                     return Some(id);
@@ -194,8 +196,12 @@ impl Acquisitions {
             return writer;
         }
         let mut waiter = self.take_back(cluster, id)?;
-        if let Some(writer) = waiter.for_writer {
-            let (row, index) = self.table.row(writer)?;
+        if let Next::Tell(_) = over {
+            self.peers.give_back(&mut waiter);
+        }
+        if let Some(writer) = waiter.for_writer
+            && let Some((row, index)) = self.table.row(writer)
+        {
             row.waiter.got_no_turn(cluster, *waiter);
             let stage = match row.waiter.permit {
                 // A crowd that leaves the queue at the same time must not ask at the same time.
@@ -203,8 +209,10 @@ impl Acquisitions {
                 Some(_) => Stage::Begins,
             };
             index.set(cluster, row, stage);
+            self.peers.settle_permit(row);
             return Some(writer);
         }
+        debug_assert!(waiter.for_writer.is_none(), "a turn without its writer");
         self.peers.forget(cluster, &mut waiter);
         if let Next::Tell(error) = over {
             waiter.answer(error);
@@ -238,7 +246,10 @@ impl Acquisitions {
             debug_assert!(false, "nobody needs this permit");
             return self.peers.throttle.give_back(permit);
         };
-        debug_assert!(matches!(row.stage(), Stage::Throttled), "it waits for none");
+        debug_assert!(
+            matches!(row.stage(), Stage::Throttled),
+            "a permit for one that is not throttled"
+        );
         row.waiter.permit = Some(permit);
         index.set(cluster, row, Stage::Begins);
         self.advance(cluster, id);
@@ -413,6 +424,10 @@ impl Acquisitions {
         let awaits_turn = |row: &Row| matches!(row.stage(), Stage::AwaitsTurn);
         let turn = self.table.get(id).filter(|row| awaits_turn(row));
         let turn = turn.map(|_| id.of_turn());
+        debug_assert!(
+            turn.is_none_or(|turn| self.table.get(turn).is_some()),
+            "a writer awaits no turn"
+        );
         for id in turn.into_iter().chain([id]) {
             if let Some(mut waiter) = self.take_back(cluster, id) {
                 self.peers.forget(cluster, &mut waiter);

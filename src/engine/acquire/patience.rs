@@ -3,11 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    base::{clock::Tick, name::Name},
-    engine::event::Wait,
-    protocol::ballot::acquire::Failure,
-};
+use crate::{base::clock::Tick, engine::event::Wait, protocol::ballot::acquire::Failure};
 
 /// The longest rest. Rests start at twice the time that an attempt took, and double up to this.
 pub(in crate::engine) const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -52,16 +48,6 @@ pub(super) struct Limits {
     pub(super) outage: Duration,
     /// The time that an attempt may take.
     pub(super) node_timeout: Duration,
-}
-
-/// What follows after an attempt that was not won.
-pub(super) enum Next {
-    /// The caller gets the error.
-    Answer,
-    /// It joins this queue.
-    Queue(Name),
-    /// The next attempt begins at this time.
-    RestUntil(Tick),
 }
 
 /// How an acquisition goes on after an attempt that was not won.

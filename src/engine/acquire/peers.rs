@@ -27,7 +27,7 @@ impl Peers {
 
     /// An acquisition has come to its stage with a permit to make attempts, or to join a queue. Wherever it needs none,
     /// the permit is given back.
-    pub(super) fn look_at_permit(&mut self, row: &mut Row) {
+    pub(super) fn settle_permit(&mut self, row: &mut Row) {
         let (waiter, stage) = row.parts();
         let needs_it = match (stage, &mut waiter.permit) {
             (_, None) => return,
@@ -38,7 +38,7 @@ impl Peers {
             (Stage::Joins { .. } | Stage::JoinsLast, Some(permit)) => permit.is_joining(),
             (Stage::Queued(queued), Some(permit)) => permit.is_joining() && !queued.has_joined(),
             (Stage::Enters | Stage::Throttled | Stage::AwaitsTurn, Some(_)) => {
-                debug_assert!(false, "it has a permit already");
+                debug_assert!(false, "it needs no permit here");
                 false
             }
         };

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{
     attempt::{Attempt, Progress, new_owner},
-    patience,
     peers::Peers,
     queued::{MutexQueue, Outcome, Queued, SlotSearch},
     table::{Row, Stage},
-    waiter::Waiter,
+    waiter::{After, Waiter},
 };
 use crate::{
     Error, FencingToken,
@@ -66,7 +65,8 @@ impl Row {
     }
 }
 
-/// It may ask as soon as few enough acquisitions of its target do. A slot is looked for at once.
+/// It waits while too many acquisitions of its target ask, or the nodes have enough to answer. A slot is looked for at
+/// once.
 fn enters(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     let target = match &waiter.acquisition.request.wants {
         Wants::Lock(target) => target,
@@ -101,7 +101,7 @@ fn searches(waiter: &mut Waiter, slot: Slot, cluster: &mut Cluster, peers: &mut 
 }
 
 /// If the wait is over, the caller gets the error that is known. On a contended name the acquisition joins the queue
-/// without an attempt, if others that ask do so too.
+/// without an attempt, if all others of its target that may ask join it too.
 fn begins(waiter: &mut Waiter, cluster: &mut Cluster, peers: &mut Peers) -> Next {
     if waiter.is_gone() {
         return Next::Gone;
@@ -193,12 +193,12 @@ fn failed(
         peers.throttle.told(target, refusal);
     }
     match next {
-        patience::Next::Answer => Next::Tell(error),
-        patience::Next::RestUntil(at) => {
+        After::Answer => Next::Tell(error),
+        After::RestUntil(at) => {
             waiter.last = Some(Box::new(error));
             Next::To(Stage::Rest(at))
         }
-        patience::Next::Queue(line) => {
+        After::Queue(line) => {
             peers.contended.insert(&line, cluster.now);
             if waiter.acquisition.request.wants.side().is_some() {
                 waiter.last = Some(Box::new(error));
@@ -219,6 +219,10 @@ fn joins(
     cluster: &mut Cluster,
     peers: &mut Peers,
 ) -> Next {
+    debug_assert!(
+        waiter.acquisition.request.wants.line().is_some(),
+        "it has no queue"
+    );
     let owner = match new_owner(cluster, &waiter.acquisition) {
         Ok(owner) => owner,
         Err(error) => return Next::Tell(error),
@@ -265,12 +269,16 @@ fn look_at_queued(
         Outcome::Attempt => {
             peers.contended.remove(waiter.acquisition.name());
             if waiter.for_writer.is_some() {
+                // The writer makes the attempt, with the permit of its turn.
                 return Next::Gone;
             }
             queued.roll_back(cluster, waiter);
             Next::To(Stage::Asks)
         }
-        Outcome::NoTurn => Next::Gone,
+        Outcome::NoTurn => {
+            peers.give_back(waiter);
+            Next::Gone
+        }
         Outcome::Over(error) => Next::Tell(error),
     }
 }

@@ -148,7 +148,7 @@ impl Table {
         self.index.left(cluster, id, &one.stage);
         debug_assert!(
             self.index.attempts <= self.all.len(),
-            "an attempt of nobody"
+            "more attempts than acquisitions"
         );
         self.all.shrink_if_empty();
         self.index.rounds.shrink_if_empty();

@@ -33,7 +33,6 @@ pub(super) struct Throttle {
 }
 
 /// A permit to ask the nodes for a target. Its holder [gives it back](Throttle::give_back).
-#[must_use]
 pub(super) struct Permit {
     target: Target,
     /// It is used to join the queue without an attempt. Otherwise it is for attempts.
@@ -188,7 +187,7 @@ impl Throttle {
         })
     }
 
-    /// The permit is for attempts, whatever it was used for until now.
+    /// From now on the permit is for attempts.
     pub(super) fn makes_attempts(&mut self, permit: &mut Permit) {
         if mem::take(&mut permit.is_joining)
             && let Some(line) = self.lines.get_mut(&permit.target)
@@ -244,7 +243,9 @@ mod tests {
     }
 
     fn ids(ids: &[u64]) -> Vec<Option<AcquisitionId>> {
-        ids.iter().map(|id| Some(AcquisitionId(*id))).collect()
+        ids.iter()
+            .map(|id| Some(AcquisitionId::of_call(*id)))
+            .collect()
     }
 
     fn permit(target: &Target) -> Permit {
@@ -267,7 +268,7 @@ mod tests {
     fn crowd(acquisitions: u64) -> Throttle {
         let mut throttle = Throttle::default();
         for id in 0..acquisitions {
-            let permit = throttle.enter(&name("a"), AcquisitionId(id), true);
+            let permit = throttle.enter(&name("a"), AcquisitionId::of_call(id), true);
             assert_eq!(permit.is_some(), id < MOST);
         }
         throttle
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!((throttle.find_next(), next(&mut throttle)), (false, None));
         assert!(
             throttle
-                .enter(&name("b"), AcquisitionId(999), true)
+                .enter(&name("b"), AcquisitionId::of_call(999), true)
                 .is_some(),
             "another name"
         );
@@ -292,11 +293,11 @@ mod tests {
         assert!(throttle.find_next());
         assert!(
             throttle
-                .enter(&name("a"), AcquisitionId(500), true)
+                .enter(&name("a"), AcquisitionId::of_call(500), true)
                 .is_none(),
             "no overtaking"
         );
-        throttle.leave(&name("a"), AcquisitionId(MOST + 1));
+        throttle.leave(&name("a"), AcquisitionId::of_call(MOST + 1));
         assert_eq!(
             [next(&mut throttle), next(&mut throttle)][..],
             ids(&[MOST, MOST + 2])
@@ -310,15 +311,17 @@ mod tests {
         for id in 0..3 {
             assert!(
                 throttle
-                    .enter(&name("a"), AcquisitionId(id), false)
+                    .enter(&name("a"), AcquisitionId::of_call(id), false)
                     .is_none()
             );
         }
         assert!(
-            throttle.enter(&name("a"), AcquisitionId(3), true).is_none(),
+            throttle
+                .enter(&name("a"), AcquisitionId::of_call(3), true)
+                .is_none(),
             "behind them"
         );
-        throttle.leave(&name("a"), AcquisitionId(1));
+        throttle.leave(&name("a"), AcquisitionId::of_call(1));
         let all: Vec<_> = (0..3).map(|_| next(&mut throttle)).collect();
         assert_eq!(all, ids(&[0, 2, 3]));
         assert_eq!(next(&mut throttle), None);
@@ -329,7 +332,8 @@ mod tests {
     #[test]
     fn acquisition_joins_without_attempt_only_if_no_other_makes_one() {
         let (mut throttle, target) = (Throttle::default(), name("a"));
-        let enter = |throttle: &mut Throttle, id| throttle.enter(&target, AcquisitionId(id), true);
+        let enter =
+            |throttle: &mut Throttle, id| throttle.enter(&target, AcquisitionId::of_call(id), true);
         let mut first = enter(&mut throttle, 1).unwrap();
         assert!(throttle.try_join(&mut first));
         let mut second = enter(&mut throttle, 2).unwrap();
@@ -350,15 +354,18 @@ mod tests {
     #[test]
     fn acquisition_whose_time_is_over_asks_beyond_the_limit() {
         let mut throttle = crowd(MOST + 3);
-        let asks =
-            [0, MOST, MOST + 1].map(|id| throttle.ask_now(&name("a"), AcquisitionId(id)).is_some());
+        let asks = [0, MOST, MOST + 1].map(|id| {
+            throttle
+                .ask_now(&name("a"), AcquisitionId::of_call(id))
+                .is_some()
+        });
         assert_eq!(asks, [false, true, true], "the first asks already");
         // Two more than the limit ask, so the end of two frees no permit.
         done(&mut throttle, &name("a"));
         done(&mut throttle, &name("a"));
         assert_eq!(next(&mut throttle), None);
         done(&mut throttle, &name("a"));
-        assert_eq!(next(&mut throttle), Some(AcquisitionId(MOST + 2)));
+        assert_eq!(next(&mut throttle), Some(AcquisitionId::of_call(MOST + 2)));
     }
 
     #[test]
@@ -377,7 +384,7 @@ mod tests {
         let all = 100_000;
         let mut throttle = crowd(all);
         for id in (MOST..all).rev() {
-            throttle.leave(&name("a"), AcquisitionId(id));
+            throttle.leave(&name("a"), AcquisitionId::of_call(id));
         }
         (0..MOST).for_each(|_| done(&mut throttle, &name("a")));
         assert_eq!(next(&mut throttle), None);
@@ -387,53 +394,62 @@ mod tests {
     proptest! {
         /// Permits are used as long as any acquisition waits for one, and in order.
         #[test]
-        fn no_acquisition_is_forgotten(acts in prop::collection::vec((0..5u8, 0..60u64, any::<bool>()), 0..400)) {
+        fn no_acquisition_is_forgotten(acts in prop::collection::vec((0..7u8, 0..60u64, any::<bool>()), 0..400)) {
             let mut throttle = Throttle::default();
             let (mut last, mut asking, mut waiting) = (0, Vec::new(), BTreeMap::new());
             for (act, pick, one) in acts {
                 let of = name(if one { "a" } else { "b" });
+                let any = pick as usize % asking.len().max(1);
                 match act {
                     0..3 => {
                         last += 1;
-                        match throttle.enter(&of, AcquisitionId(last), pick % 3 > 0) {
-                            Some(_) => asking.push((last, of)),
-                            None => drop(waiting.insert(last, of)),
+                        let id = AcquisitionId::of_call(last);
+                        match throttle.enter(&of, id, pick % 3 > 0) {
+                            Some(permit) => asking.push((id, permit)),
+                            None => drop(waiting.insert(id, of)),
                         }
                     }
                     3 if !asking.is_empty() => {
-                        let (id, of) = asking.remove(pick as usize % asking.len());
+                        let (id, permit) = asking.remove(any);
                         // It does not wait, so neither of these calls changes anything.
-                        throttle.leave(&of, AcquisitionId(id));
-                        prop_assert!(throttle.ask_now(&of, AcquisitionId(id)).is_none());
-                        done(&mut throttle, &of);
+                        throttle.leave(&of, id);
+                        prop_assert!(throttle.ask_now(&of, id).is_none());
+                        throttle.give_back(permit);
                     }
+                    4 if !asking.is_empty() && !asking[any].1.is_joining() => {
+                        let of = asking[any].1.target.clone();
+                        let others = asking.iter().filter(|(_, it)| it.target == of && !it.is_joining()).count();
+                        prop_assert_eq!(throttle.try_join(&mut asking[any].1), others == 1);
+                    }
+                    5 if !asking.is_empty() => throttle.makes_attempts(&mut asking[any].1),
                     _ => {
-                        let id = last.saturating_sub(pick);
+                        let id = AcquisitionId::of_call(last.saturating_sub(pick));
                         if let Some(of) = waiting.remove(&id) {
                             if one {
-                                prop_assert!(throttle.ask_now(&of, AcquisitionId(id)).is_some());
-                                asking.push((id, of));
+                                asking.push((id, throttle.ask_now(&of, id).expect("it waited")));
                             } else {
-                                throttle.leave(&of, AcquisitionId(id));
+                                throttle.leave(&of, id);
                             }
                         }
                     }
                 }
-                while let Some(AcquisitionId(id)) = next(&mut throttle) {
+                while let Some((id, permit)) = throttle.next() {
                     let of = waiting.remove(&id).expect("it waited");
                     prop_assert!(!waiting.iter().any(|(other, it)| *it == of && *other < id));
-                    asking.push((id, of));
+                    asking.push((id, permit));
                 }
                 for of in waiting.values() {
-                    let asking = asking.iter().filter(|(_, it)| it == of).count();
+                    let asking = asking.iter().filter(|(_, it)| it.target == *of).count();
                     prop_assert!(asking as u64 >= MOST, "a permit is free");
                 }
             }
             for (id, of) in &waiting {
-                throttle.leave(of, AcquisitionId(*id));
+                throttle.leave(of, *id);
             }
-            asking.iter().for_each(|(_, of)| done(&mut throttle, of));
-            while next(&mut throttle).is_some() {}
+            for (_, permit) in asking {
+                throttle.give_back(permit);
+            }
+            while throttle.next().is_some() {}
             prop_assert_eq!(throttle.len(), 0);
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     attempt::Attempt,
-    patience::{LONGEST_REST, Limits, Next, Past, Patience},
+    patience::{LONGEST_REST, Limits, Past, Patience},
     throttle::Permit,
 };
 use crate::{
@@ -28,11 +28,11 @@ pub(super) struct Waiter {
     pub(super) last: Option<Box<Error>>,
     /// For a read-write lock: how the nodes know it over all its attempts.
     pub(super) known: Option<Box<Known>>,
-    /// Its permit to ask. A writer's turn has that of the writer.
+    /// Its permit to ask. While a writer awaits its turn, the turn has the writer's permit.
     pub(super) permit: Option<Permit>,
     /// For a writer of a read-write lock: the state of its turn.
     pub(super) turn: Turn,
-    /// If this is a writer's turn: the writer. It waits in a stage of its own, and no caller waits for the turn.
+    /// If this is a writer's turn: the writer, which waits in the stage `AwaitsTurn`. No caller waits for the turn.
     pub(super) for_writer: Option<AcquisitionId>,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Returns true if the writer has its turn, or had it. A lost turn is not acquired again.
-    pub(super) fn is_there(&self) -> bool {
+    /// Returns true if the writer waits for its turn, has it, or had it. A lost turn is not acquired again.
+    pub(super) fn was_asked_for(&self) -> bool {
         self.lease.is_some()
     }
 }
@@ -59,6 +59,16 @@ pub(super) struct Known {
     pub(super) by: BTreeSet<usize>,
     /// The lock was freed since its attempt began.
     pub(super) was_freed: bool,
+}
+
+/// The step after an attempt that was not won.
+pub(super) enum After {
+    /// The caller gets the error.
+    Answer,
+    /// Another owner holds it, so it joins this queue.
+    Queue(Name),
+    /// The next attempt begins at this time.
+    RestUntil(Tick),
 }
 
 impl Waiter {
@@ -74,7 +84,7 @@ impl Waiter {
         }
     }
 
-    /// Returns true if the caller's future was dropped.
+    /// Returns true if the caller's future was dropped. For a turn: if its writer is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.acquisition.reply.is_closed()
     }
@@ -93,7 +103,7 @@ impl Waiter {
         cluster: &mut Cluster,
         attempt: &Attempt,
         failure: Failure,
-    ) -> (Error, Next) {
+    ) -> (Error, After) {
         let past = attempt.past(cluster.now, failure);
         let error = match self.last.take() {
             Some(last) if attempt.was_cut_short() && failure != Failure::Held => *last,
@@ -108,15 +118,15 @@ impl Waiter {
         cluster: &mut Cluster,
         past: &Past,
         error: Error,
-    ) -> (Error, Next) {
+    ) -> (Error, After) {
         let limits = limits(cluster);
         let Some(goes_on) = self.patience.failed(cluster.now, past, limits) else {
-            return (error, Next::Answer);
+            return (error, After::Answer);
         };
         if past.failure == Failure::Held
             && let Some(line) = self.queue_name(cluster)
         {
-            return (error, Next::Queue(line));
+            return (error, After::Queue(line));
         }
         if goes_on.warn {
             cluster
@@ -124,13 +134,13 @@ impl Waiter {
                 .waits_out_a_quarantine(cluster.now, self.acquisition.name(), &error);
         }
         if self.take_was_freed() && past.failure == Failure::Held {
-            return (error, Next::RestUntil(self.next_attempt_at(cluster)));
+            return (error, After::RestUntil(self.next_attempt_at(cluster)));
         }
         let up_to = |most| cluster.chance.up_to(most);
         let until = self
             .patience
             .rest_until(cluster.now, past, goes_on.refresh, limits, up_to);
-        (error, Next::RestUntil(until))
+        (error, After::RestUntil(until))
     }
 
     fn take_was_freed(&mut self) -> bool {
@@ -141,7 +151,7 @@ impl Waiter {
     /// The time of its next attempt after the lock was freed. Writers without a turn do not all ask at the same time.
     pub(super) fn next_attempt_at(&self, cluster: &mut Cluster) -> Tick {
         let spread = match self.acquisition.request.wants.side() {
-            Some(Side::Writer) if !self.turn.is_there() => cluster.round_trip() / 2,
+            Some(Side::Writer) if !self.turn.was_asked_for() => cluster.round_trip() / 2,
             _ => Duration::ZERO,
         };
         let spread = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX);
@@ -228,14 +238,14 @@ impl Waiter {
         let last = cluster.now.plus(last_attempt(cluster) * 2);
         self.acquisition.request.wants.side() == Some(Side::Writer)
             && cluster.rule_holds(Rule::WritersQueue)
-            && !self.turn.is_there()
+            && !self.turn.was_asked_for()
             && self.turn.alone_until <= cluster.now
             && self.acquisition.end().is_none_or(|end| last < end)
     }
 
     /// Begins to acquire the turn of this writer.
     pub(super) fn for_turn(&mut self, cluster: &Cluster, turn: Name) -> Box<Self> {
-        debug_assert!(self.for_writer.is_none(), "a turn has no turn");
+        debug_assert!(self.for_writer.is_none(), "a turn asks for a turn");
         let (reply, lease) = Response::channel(Arc::default());
         self.turn.lease = Some(lease);
         let wait = match self.acquisition.request.wait {
@@ -271,7 +281,7 @@ impl Waiter {
 
     /// The turn of this writer is granted.
     pub(super) fn got_turn(&mut self) {
-        debug_assert!(self.turn.is_there(), "it has not asked for it");
+        debug_assert!(self.turn.was_asked_for(), "it has not asked for it");
         self.patience.joined();
     }
 

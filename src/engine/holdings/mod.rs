@@ -178,7 +178,7 @@ impl Holdings {
                 }
                 Due::Wait(at) => {
                     let at = wait_ends.map_or(at, |end| at.min(end));
-                    debug_assert!(at > cluster.now, "it is looked at without an end");
+                    debug_assert!(at > cluster.now, "the next look is not in the future");
                     return cluster.timers.at(Key::Lease(id), at);
                 }
                 Due::Renew => {

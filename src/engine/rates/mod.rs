@@ -223,7 +223,6 @@ impl Rates {
             return;
         }
         let queue = limit.queue();
-        debug_assert!(!queue.line.is_empty(), "nobody waits");
         if queue.is_served || queue.due.is_some() {
             return;
         }

@@ -7,7 +7,7 @@ fn crowd(world: &mut World, acquisitions: u64, within: Option<u64>) -> Vec<Answe
     let wait = Wait::For(within.map(Duration::from_millis));
     let ask = |id| {
         world.ask(|acquisition| {
-            acquisition.id = AcquisitionId(id);
+            acquisition.id = AcquisitionId::of_call(id);
             acquisition.request.wait = wait;
         })
     };
@@ -43,10 +43,11 @@ fn a_crowd_that_goes_away_leaves_nothing() {
         let mut world = World::new(1);
         let mut answers = crowd(&mut world, 10_000, Some(60_000));
         match way {
-            0 => (1..=10_000).for_each(|id| world.core.event(Event::Cancel(AcquisitionId(id)))),
+            0 => (1..=10_000)
+                .for_each(|id| world.core.event(Event::Cancel(AcquisitionId::of_call(id)))),
             1 => (1..=10_000)
                 .rev()
-                .for_each(|id| world.core.event(Event::Cancel(AcquisitionId(id)))),
+                .for_each(|id| world.core.event(Event::Cancel(AcquisitionId::of_call(id)))),
             _ => {
                 world.core.close();
                 for answer in &mut answers {
@@ -67,10 +68,10 @@ fn throttled_acquisition_that_is_cancelled_lets_no_other_ask() {
     let mut world = World::new(1);
     let _answers = crowd(&mut world, 20, Some(60_000));
     assert_eq!(world.sent().len(), 16);
-    world.core.event(Event::Cancel(AcquisitionId(18)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(18)));
     assert_eq!(world.sent(), []);
     // When one that asks ends, another one may ask.
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     assert_eq!(world.sent(), [(0, 'R'), (0, 'A')]);
 }
 
@@ -80,7 +81,7 @@ fn throttled_acquisition_whose_time_is_over_is_told_and_leaves_nothing() {
     let mut asking = crowd(&mut world, 16, None);
     let mut throttled = world.ask(|acquisition| {
         (acquisition.id, acquisition.request.wait) = (
-            AcquisitionId(17),
+            AcquisitionId::of_call(17),
             Wait::For(Some(Duration::from_millis(50))),
         );
     });
@@ -89,7 +90,7 @@ fn throttled_acquisition_whose_time_is_over_is_told_and_leaves_nothing() {
     assert!(matches!(throttled.try_recv(), Ok(Err(_))));
     assert_eq!(world.sent(), [], "the others still ask");
     assert!(asking.iter_mut().all(|answer| answer.try_recv().is_err()));
-    (1..=16).for_each(|id| world.core.event(Event::Cancel(AcquisitionId(id))));
+    (1..=16).for_each(|id| world.core.event(Event::Cancel(AcquisitionId::of_call(id))));
     assert_eq!(world.sent().len(), 16, "each is taken back");
     let refused = (0..16).map(|_| Ok(held()));
     let released = (0..16).map(|_| Ok(Answer::Released(false)));

@@ -37,7 +37,7 @@ impl World {
                 acquisition.id,
                 acquisition.request.wait,
                 acquisition.request.renewal,
-            ) = (AcquisitionId(1), wait, renewal);
+            ) = (AcquisitionId::of_call(1), wait, renewal);
         });
         assert_eq!(self.sent(), all('A'));
         ALL.iter().for_each(|node| {
@@ -179,7 +179,7 @@ fn a_cancelled_waiter_leaves_every_node_that_it_asked() {
     let mut world = World::new(3);
     let (answer, place) = world.waits(Renewal::auto());
     drop(answer);
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     assert_eq!(world.sent(), all('R'));
     world.pushes(0, &place, handed(7));
     assert_eq!(world.sent(), [], "what comes later finds nobody");
@@ -195,7 +195,7 @@ fn queued_caller_that_is_gone_leaves_at_the_next_push() {
     drop(answer);
     world.pushes(1, &place, handed(7));
     assert_eq!(world.sent(), all('R'));
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     assert_eq!(world.sent(), []);
 }
 
@@ -262,7 +262,8 @@ fn tickets_grow_though_the_clock_stands_and_others_are_ahead() {
     let mut last = 0;
     for id in 1..=3 {
         let _kept = world.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), Wait::For(None))
+            (acquisition.id, acquisition.request.wait) =
+                (AcquisitionId::of_call(id), Wait::For(None))
         });
         world.until_sent();
         let refused = Answer::Held {

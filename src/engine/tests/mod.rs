@@ -206,10 +206,10 @@ impl World {
 
     fn ask(&mut self, settings: impl FnOnce(&mut Acquisition)) -> Answered {
         let (reply, answer) = oneshot::channel();
-        self.acquisitions += 2;
+        self.acquisitions += 1;
         let mut acquisition = Acquisition {
             // Far from the ids that tests choose.
-            id: AcquisitionId(1_000_000 + self.acquisitions),
+            id: AcquisitionId::of_call(1_000_000 + self.acquisitions),
             request: AcquireRequest {
                 wants: Wants::Lock(Target::mutex(Name::new("a").unwrap())),
                 ttl: Duration::from_secs(10),

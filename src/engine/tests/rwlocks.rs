@@ -8,7 +8,8 @@ impl World {
     fn reader_that_waits(&mut self, id: u64) -> (Answered, Entry) {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Reader);
         let answer = self.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wants) = (AcquisitionId(id), Wants::Lock(lock));
+            (acquisition.id, acquisition.request.wants) =
+                (AcquisitionId::of_call(id), Wants::Lock(lock));
             acquisition.request.wait = Wait::For(None);
         });
         let asked = self.are_refused();
@@ -62,7 +63,7 @@ fn a_push_for_a_dropped_waiter_wakes_another_of_its_process() {
     let (_stays, stays) = world.reader_that_waits(1);
     let (goes, gone) = world.reader_that_waits(2);
     drop(goes);
-    world.core.event(Event::Cancel(AcquisitionId(2)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(2)));
     world.are_refused();
     world.free(&gone);
     let asked = world.are_refused();
@@ -111,14 +112,14 @@ fn dropped_waiters_are_forgotten_once_no_node_knows_them() {
     let kept = left(&world);
     for id in 2..100 {
         drop(world.reader_that_waits(id));
-        world.core.event(Event::Cancel(AcquisitionId(id)));
+        world.core.event(Event::Cancel(AcquisitionId::of_call(id)));
         world.at(id * 100);
         world.are_refused();
     }
     // As many as go within three of the longest rests and answers.
     assert!(left(&world) <= kept + 20, "{:?}", world.core.leftovers());
     drop(stays);
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     world.are_refused();
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
@@ -193,7 +194,8 @@ impl World {
     fn writer(&mut self, wait: Wait) -> Answered {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
         self.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wants) = (AcquisitionId(1), Wants::Lock(lock));
+            (acquisition.id, acquisition.request.wants) =
+                (AcquisitionId::of_call(1), Wants::Lock(lock));
             acquisition.request.wait = wait;
         })
     }
@@ -300,7 +302,7 @@ fn a_writer_dropped_with_its_turn_gives_back_all() {
     assert_eq!(world.sends(), ["2 RELEASE a waits no more: false"]);
     world.core.answered(2, [Ok(released())]);
     drop(answer);
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     assert_eq!(world.sends(), each("RELEASE a waits no more: true"));
     world.each_says(&released());
     world.obey_events();
@@ -314,7 +316,7 @@ fn a_dropped_queued_writer_leaves_the_queue_and_blocks_no_reader() {
     let mut world = World::new(3);
     let answer = world.writer_in_line(Wait::For(None));
     drop(answer);
-    world.core.event(Event::Cancel(AcquisitionId(1)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(1)));
     let mut all = each(&format!("RELEASE {TURN}"));
     all.extend(each("RELEASE a waits no more: true"));
     assert_eq!(world.sends(), all);
@@ -402,7 +404,8 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     }
     let mut second = world.ask(|acquisition| {
         let lock = Target::Rwlock(Name::new("a").unwrap(), Side::Writer);
-        (acquisition.id, acquisition.request.wants) = (AcquisitionId(3), Wants::Lock(lock));
+        (acquisition.id, acquisition.request.wants) =
+            (AcquisitionId::of_call(3), Wants::Lock(lock));
         acquisition.request.wait = Wait::For(None);
     });
     assert_eq!(

@@ -16,7 +16,7 @@ impl World {
         let ask = |n| {
             let name = Name::new(format!("job:{n}")).unwrap();
             self.ask(|acquisition| {
-                (acquisition.id, acquisition.request.wait) = (AcquisitionId(n), wait);
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(n), wait);
                 acquisition.request.wants = Wants::Lock(Target::mutex(name));
             })
         };
@@ -237,7 +237,7 @@ fn a_flood_of_names_asks_in_turns() {
     world.at(5);
     assert_eq!(asked_of(0, &world.sent()), 1);
     // A caller that does not wait asks at once.
-    world.ask(|acquisition| acquisition.id = AcquisitionId(9_999));
+    world.ask(|acquisition| acquisition.id = AcquisitionId::of_call(9_999));
     assert_eq!(asked_of(0, &world.sent()), 1);
 }
 
@@ -246,7 +246,9 @@ fn a_flood_on_stopped_nodes_gets_no_quorum_and_leaves_nothing() {
     let mut world = World::new(3);
     let mut answers = world.flood(5_000, None);
     for gone in (0..5_000).step_by(3) {
-        world.core.event(Event::Cancel(AcquisitionId(gone)));
+        world
+            .core
+            .event(Event::Cancel(AcquisitionId::of_call(gone)));
     }
     for ms in (0..1_500).step_by(5) {
         world.at(ms);
@@ -258,7 +260,7 @@ fn a_flood_on_stopped_nodes_gets_no_quorum_and_leaves_nothing() {
             "{n}: {answer:?}"
         );
     }
-    world.core.event(Event::Cancel(AcquisitionId(0)));
+    world.core.event(Event::Cancel(AcquisitionId::of_call(0)));
     assert_eq!(left(&world), 0, "{:?}", world.core.leftovers());
 }
 

@@ -170,7 +170,6 @@ impl MutexQueue {
                 Step::Again => return Outcome::NewPlace,
                 Step::Unheard => return Outcome::Attempt,
                 Step::Won(won) => {
-                    waiter.patience.joined();
                     return Outcome::Won(Box::new(self.won(cluster, waiter, &won)));
                 }
                 Step::Rest(at) => return self.wait(cluster, waiter, at),

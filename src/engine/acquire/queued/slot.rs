@@ -8,8 +8,8 @@ use crate::{
     base::{clock::Tick, limit::Agreed, owner::Entry, rules::Rule},
     engine::{
         acquire::{
-            patience::{Next, Past},
-            waiter::Waiter,
+            patience::Past,
+            waiter::{After, Waiter},
         },
         cluster::{Cluster, SHORTEST_PAUSE},
         event::Wait,
@@ -539,8 +539,12 @@ impl SlotSearch {
         };
         let (error, after) = waiter.follows(cluster, &past, error);
         match after {
-            Next::Answer | Next::Queue(_) => Outcome::Over(error),
-            Next::RestUntil(at) => {
+            After::Answer => Outcome::Over(error),
+            After::Queue(_) => {
+                debug_assert!(false, "a slot has no such queue");
+                Outcome::Over(error)
+            }
+            After::RestUntil(at) => {
                 waiter.last = Some(Box::new(error));
                 self.rests_until = Some(at);
                 cluster

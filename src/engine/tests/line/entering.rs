@@ -28,7 +28,7 @@ impl World {
                 acquisition.id,
                 acquisition.request.wait,
                 acquisition.request.renewal,
-            ) = (AcquisitionId(2), wait, Renewal::auto());
+            ) = (AcquisitionId::of_call(2), wait, Renewal::auto());
         })
     }
 
@@ -128,8 +128,9 @@ fn a_join_that_wins_a_free_lock_ends_the_contended_state() {
     world.sent();
     world.frees();
     let wait = Wait::For(None);
-    let _kept = world
-        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(3), wait));
+    let _kept = world.ask(|acquisition| {
+        (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(3), wait)
+    });
     assert_eq!(world.sent(), all('A'));
 }
 
@@ -176,8 +177,9 @@ fn an_acquisition_attempts_while_a_failed_join_makes_its_attempt() {
     world.core.answered(1, [Err(full())]);
     assert_eq!(world.sent(), [all('R'), all('A')].concat());
     let wait = Wait::For(None);
-    let _refused = world
-        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(3), wait));
+    let _refused = world.ask(|acquisition| {
+        (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(3), wait)
+    });
     assert_eq!(world.sent(), all('A'));
     // The first attempt stays open. The second one is refused, so that the name is contended again.
     world.says(0, Answer::Released(false));
@@ -187,8 +189,9 @@ fn an_acquisition_attempts_while_a_failed_join_makes_its_attempt() {
     world.core.answered(1, [Err(full())]);
     world.says(1, others_are_ahead(5));
     assert_eq!(world.sent(), [vec![(2, 'R')], all('J')].concat());
-    let _last = world
-        .ask(|acquisition| (acquisition.id, acquisition.request.wait) = (AcquisitionId(4), wait));
+    let _last = world.ask(|acquisition| {
+        (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(4), wait)
+    });
     assert_eq!(world.sent(), all('A'));
 }
 
@@ -198,7 +201,7 @@ fn a_single_attempt_on_a_contended_name_does_not_join_the_queue() {
         let mut world = World::new(3);
         world.came_through();
         let _kept = world.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wait) = (AcquisitionId(2), wait)
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(2), wait)
         });
         assert_eq!(world.sent(), all('A'), "{wait:?}");
     }
@@ -212,7 +215,7 @@ fn a_crowd_of_joins_is_limited_to_sixteen_at_a_time() {
     let _kept: Vec<_> = (2..100)
         .map(|id| {
             world.ask(|acquisition| {
-                (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(id), wait)
             })
         })
         .collect();
@@ -233,7 +236,7 @@ fn an_acquisition_does_not_join_at_once_beside_an_earlier_attempt() {
     let wait = Wait::For(None);
     let ask = |world: &mut World, id| {
         std::mem::forget(world.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(id), wait)
         }));
         world.sent()
     };
@@ -259,7 +262,7 @@ fn a_cancelled_join_makes_room_for_the_next_one() {
         let wait = Wait::For(None);
         for id in 2..18 {
             drop(world.ask(|acquisition| {
-                (acquisition.id, acquisition.request.wait) = (AcquisitionId(id), wait)
+                (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(id), wait)
             }));
         }
         assert_eq!(world.sent().len(), 16 * 3);
@@ -267,11 +270,11 @@ fn a_cancelled_join_makes_room_for_the_next_one() {
             (0..16).for_each(|_| world.says(0, in_line()));
         }
         for id in 2..18 {
-            world.core.event(Event::Cancel(AcquisitionId(id)));
+            world.core.event(Event::Cancel(AcquisitionId::of_call(id)));
         }
         world.sent();
         let _kept = world.ask(|acquisition| {
-            (acquisition.id, acquisition.request.wait) = (AcquisitionId(18), wait)
+            (acquisition.id, acquisition.request.wait) = (AcquisitionId::of_call(18), wait)
         });
         assert_eq!(world.sent(), all('J'), "{hears_first}");
     }
