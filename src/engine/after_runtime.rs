@@ -88,7 +88,7 @@ impl AfterRuntime {
     }
 
     /// Catches a panic. This code runs while something is dropped, perhaps because of a panic, and a second panic would
-    /// end the process. The engine does not panic, but the program's logger may.
+    /// end the process. The program's logger may panic, and in a debug build an assertion of the engine.
     fn unless_it_panics<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(act)).ok();
         if done.is_none() {

@@ -429,6 +429,32 @@ fn a_lease_is_dropped_long_after_its_runtime() {
     assert!(inspected.holder().is_none(), "{inspected}");
 }
 
+/// Outside of its runtime, a clock that was paused and advanced shows an earlier time.
+#[test]
+fn a_lease_is_released_though_the_clock_goes_back_at_the_end_of_a_paused_runtime() {
+    let nodes: [MemoryNode; 3] = Default::default();
+    let paused = runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let lease = paused.block_on(async {
+        let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+        quorum.bootstrap_forced().await.unwrap();
+        let lease = lock(&quorum, "a").await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert!(lease.is_valid());
+        lease
+    });
+    drop(paused);
+    drop(lease);
+    let inspected = as_main(current_thread(), async {
+        let quorum = Quorum::builder().nodes(&nodes).connect().await.unwrap();
+        quorum.inspect("a").await.unwrap()
+    });
+    assert!(inspected.holder().is_none(), "{inspected}");
+}
+
 /// Destructors of thread-locals run when other thread-locals are gone already. A panic there would abort the process.
 #[test]
 fn a_lease_in_a_thread_local_outlives_its_runtime() {

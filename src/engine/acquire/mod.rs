@@ -51,12 +51,12 @@ use self::{
     waiter::Waiter,
 };
 use crate::{
-    Silence,
+    Error, Silence,
     base::{clock::Tick, owner::Entry},
     engine::{
         cluster::Cluster,
         event::{Acquisition, AcquisitionId},
-        grant::Grant,
+        grant::{Grant, Won},
         timers::Key,
     },
     node::{
@@ -158,7 +158,7 @@ impl Acquisitions {
     /// waits, or the writer whose turn has ended.
     fn take_steps(&mut self, cluster: &mut Cluster, id: AcquisitionId) -> Option<AcquisitionId> {
         let (row, index) = self.table.row(id)?;
-        let over = loop {
+        loop {
             match row.step(cluster, &mut self.peers) {
                 Next::Wait => {
                     self.peers.settle_permit(row);
@@ -177,26 +177,36 @@ impl Acquisitions {
                     self.table.insert(turn, Stage::JoinsLast);
                     return Some(id);
                 }
-                over @ (Next::Won(_) | Next::Tell(_) | Next::Gone) => break over,
+                Next::Won(won) => return self.won(cluster, id, *won),
+                Next::Tell(error) => return self.not_won(cluster, id, Some(error)),
+                Next::Gone => return self.not_won(cluster, id, None),
             }
-        };
-        if let Next::Won(won) = over {
-            let mut waiter = self.table.remove(cluster, id)?.waiter;
-            debug_assert!(waiter.known.is_none(), "the nodes know it as a waiter");
-            self.peers.give_back(&mut waiter);
-            let writer = waiter.for_writer;
-            let acquisition = waiter.acquisition;
-            self.granted.push_back(Grant {
-                acquisition,
-                won: *won,
-            });
-            let (row, index) = self.table.row(writer?)?;
-            row.waiter.got_turn();
-            index.set(cluster, row, Stage::Begins);
-            return writer;
         }
+    }
+
+    /// The acquisition was won. Returns the writer, if this was its turn.
+    fn won(&mut self, cluster: &mut Cluster, id: AcquisitionId, won: Won) -> Option<AcquisitionId> {
+        let mut waiter = self.table.remove(cluster, id)?.waiter;
+        debug_assert!(waiter.known.is_none(), "the nodes know it as a waiter");
+        self.peers.give_back(&mut waiter);
+        let (acquisition, writer) = (waiter.acquisition, waiter.for_writer);
+        self.granted.push_back(Grant { acquisition, won });
+        let (row, index) = self.table.row(writer?)?;
+        row.waiter.got_turn();
+        index.set(cluster, row, Stage::Begins);
+        writer
+    }
+
+    /// The acquisition ends without a grant, and its caller gets the error, if there is one. Returns the writer, if this
+    /// was its turn. Only a turn that ends without an error leaves its permit to the writer.
+    fn not_won(
+        &mut self,
+        cluster: &mut Cluster,
+        id: AcquisitionId,
+        error: Option<Error>,
+    ) -> Option<AcquisitionId> {
         let mut waiter = self.take_back(cluster, id)?;
-        if let Next::Tell(_) = over {
+        if error.is_some() {
             self.peers.give_back(&mut waiter);
         }
         if let Some(writer) = waiter.for_writer
@@ -214,7 +224,7 @@ impl Acquisitions {
         }
         debug_assert!(waiter.for_writer.is_none(), "a turn without its writer");
         self.peers.forget(cluster, &mut waiter);
-        if let Next::Tell(error) = over {
+        if let Some(error) = error {
             waiter.answer(error);
         }
         None
