@@ -9,6 +9,7 @@ mod leases;
 mod line;
 mod repairs;
 mod rwlocks;
+mod seams;
 mod slots;
 mod waits;
 

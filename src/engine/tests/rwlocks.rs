@@ -426,6 +426,41 @@ fn a_writer_spared_its_first_attempt_outlives_one_that_fails() {
     );
 }
 
+/// The node knows that the writer waits, and would keep readers out.
+#[test]
+fn a_node_that_the_winning_attempt_did_not_ask_is_told_that_the_wait_has_ended() {
+    let mut world = World::new(3);
+    let mut answer = world.writer(Wait::For(None));
+    let asked = world.until_sent();
+    let waited = asked[2].1.request().unwrap().verb.clone();
+    let Verb::Acquire { wait, .. } = waited else {
+        panic!("{waited:?}");
+    };
+    let waited = wait.waiter().unwrap().entry.clone();
+    world.core.mark_written();
+    world.refuse();
+    world.sends();
+    world.dies(2);
+    for node in 0..2 {
+        world.says(node, turn_is_ours());
+    }
+    assert_eq!(
+        world.sends(),
+        ["0 WRITE a waits: true", "1 WRITE a waits: true"]
+    );
+    for node in 0..2 {
+        world.says(node, granted());
+    }
+    let lease = answer.try_recv().unwrap().unwrap().unwrap();
+    world.comes_back(2, TERMS.quarantine());
+    let told = world.until_sent();
+    let is_told = |(node, command): &(usize, Command)| {
+        *node == 2 && command.entry_that(Request::frees) == Some(&waited)
+    };
+    assert!(told.iter().any(is_told), "{told:?}");
+    drop(lease);
+}
+
 #[test]
 fn a_queued_writer_asks_once_more_at_its_end_and_names_the_holder() {
     let mut world = World::new(3);

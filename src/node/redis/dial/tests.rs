@@ -167,25 +167,34 @@ async fn a_connection_is_ready_for_commands() {
 async fn a_silent_server_is_reported_within_the_limit() {
     // The kernel accepts the connection, and no program answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let limit = Duration::from_millis(200);
     for (scheme, why) in [
-        (
-            "redis",
-            "it accepts connections, but does not answer HELLO within 200 ms",
-        ),
+        ("redis", "it accepts connections, but does not answer HELLO"),
         #[cfg(feature = "tls-rustls")]
         (
             "rediss",
             "it accepts connections, but does not answer in TLS \
-             (if this is a plain port, use redis://) within 200 ms",
+             (if this is a plain port, use redis://)",
         ),
     ] {
         let address = address(&format!("{scheme}://{}", listener.local_addr().unwrap()));
-        let start = Instant::now();
-        let keys = Arc::new(Keys::new("quorate"));
-        let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
-        assert_eq!(dialled.err(), Some(Unreachable(why.into())));
-        assert!((limit..LIMIT).contains(&start.elapsed()));
+        let mut limit = Duration::from_millis(200);
+        loop {
+            let start = Instant::now();
+            let keys = Arc::new(Keys::new("quorate"));
+            let dialled = dial(&address, None, keys, &CHANNEL.into(), limit).await;
+            let Some(Unreachable(text)) = dialled.err() else {
+                panic!("{scheme}: a silent server is not unreachable");
+            };
+            assert!((limit..limit + LIMIT).contains(&start.elapsed()));
+            // A busy machine may take longer for the system's certificates, which are read first.
+            if text.contains("certificates") && limit < LIMIT {
+                limit *= 2;
+                continue;
+            }
+            let within = format!("{why} within {}", seconds(limit));
+            assert_eq!(text, within);
+            break;
+        }
     }
     let port = listener.local_addr().unwrap().port();
     drop(listener);
