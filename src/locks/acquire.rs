@@ -26,8 +26,11 @@ pub(crate) enum Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(engine: &Engine, request: AcquireRequest) -> Self {
-        Self::Unasked(engine.clone(), Box::new(request))
+    pub(crate) fn new(engine: &Engine, request: Result<AcquireRequest, Error>) -> Self {
+        match request {
+            Ok(request) => Self::Unasked(engine.clone(), Box::new(request)),
+            Err(error) => Self::Invalid(error),
+        }
     }
 }
 

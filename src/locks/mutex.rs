@@ -11,10 +11,7 @@ use futures::FutureExt as _;
 
 use crate::{
     Error, Lease,
-    base::{
-        name::{Name, Names, show},
-        owner::Label,
-    },
+    base::name::{Name, Names, show},
     engine::{AcquireRequest, Engine, Wait, wants::Wants},
     locks::{
         acquire::Acquire,
@@ -226,21 +223,7 @@ impl Mutex {
         &self,
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        match self.check() {
-            Ok((lock, ttl, label)) => Acquire::new(
-                &self.engine,
-                AcquireRequest {
-                    wants: Wants::Lock(lock),
-                    ttl,
-                    lock_delay: self.options.lock_delay,
-                    renewal: self.options.renewal,
-                    label,
-                    wait,
-                    seen: Arc::clone(&self.seen),
-                },
-            ),
-            Err(error) => Acquire::Invalid(error),
-        }
+        Acquire::new(&self.engine, self.request(wait))
     }
 
     /// Checks the name and the settings without asking any node, for programs that report bad settings when they start.
@@ -248,16 +231,16 @@ impl Mutex {
     /// # Errors
     /// `Invalid`, as for [`lock`](Self::lock).
     pub fn validate(&self) -> Result<(), Error> {
-        self.check().map(drop)
+        self.request(Wait::Never).map(drop)
     }
 
-    fn check(&self) -> Result<(Target, Duration, Option<Label>), Error> {
+    fn request(&self, wait: Wait) -> Result<AcquireRequest, Error> {
         let names = match &self.names {
             Asked::One(name) => Name::new(Arc::clone(name))?.into(),
             Asked::Several(names) => Names::new(names)?,
         };
-        let (ttl, label) = self.options.check()?;
-        Ok((Target::Mutex(names), ttl, label))
+        let wants = Wants::Lock(Target::Mutex(names));
+        self.options.request(wants, wait, &self.seen)
     }
 }
 

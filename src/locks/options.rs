@@ -1,13 +1,17 @@
 //! The settings that the handles of all leases share, and their checks.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use crate::{
     Error, Renewal,
     base::{logs, owner::Label},
+    engine::{AcquireRequest, Wait, wants::Wants},
 };
 
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
@@ -76,5 +80,27 @@ impl LeaseOptions {
         }
         self.renewal.check()?;
         Ok((ttl, self.label.clone()?))
+    }
+
+    /// The request for a lease with these settings. `seen` is the greatest counter that the handle has seen.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn request(
+        &self,
+        wants: Wants,
+        wait: Wait,
+        seen: &Arc<AtomicU64>,
+    ) -> Result<AcquireRequest, Error> {
+        let (ttl, label) = self.check()?;
+        Ok(AcquireRequest {
+            wants,
+            ttl,
+            lock_delay: self.lock_delay,
+            renewal: self.renewal,
+            label,
+            wait,
+            seen: Arc::clone(seen),
+        })
     }
 }

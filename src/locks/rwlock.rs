@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 
 use crate::{
     Error, Lease,
-    base::{name::Name, owner::Label},
+    base::name::Name,
     engine::{AcquireRequest, Engine, Wait, wants::Wants},
     locks::{
         acquire::Acquire,
@@ -175,7 +175,7 @@ impl RwLock {
     /// # Errors
     /// `Invalid`, as for [`read`](Self::read) and [`write`](Self::write).
     pub fn validate(&self) -> Result<(), Error> {
-        self.check().map(drop)
+        self.request(Side::Reader, Wait::Never).map(drop)
     }
 
     fn wait(
@@ -192,27 +192,13 @@ impl RwLock {
         side: Side,
         wait: Wait,
     ) -> impl Future<Output = Result<Option<Lease>, Error>> + Send + 'static + use<> {
-        match self.check() {
-            Ok((name, ttl, label)) => Acquire::new(
-                &self.engine,
-                AcquireRequest {
-                    wants: Wants::Lock(Target::Rwlock(name, side)),
-                    ttl,
-                    lock_delay: self.options.lock_delay,
-                    renewal: self.options.renewal,
-                    label,
-                    wait,
-                    seen: Arc::clone(&self.seen),
-                },
-            ),
-            Err(error) => Acquire::Invalid(error),
-        }
+        Acquire::new(&self.engine, self.request(side, wait))
     }
 
-    fn check(&self) -> Result<(Name, Duration, Option<Label>), Error> {
+    fn request(&self, side: Side, wait: Wait) -> Result<AcquireRequest, Error> {
         let name = Name::new(Arc::clone(&self.name))?;
-        let (ttl, label) = self.options.check()?;
-        Ok((name, ttl, label))
+        let wants = Wants::Lock(Target::Rwlock(name, side));
+        self.options.request(wants, wait, &self.seen)
     }
 }
 

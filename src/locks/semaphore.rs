@@ -254,25 +254,20 @@ impl Semaphore {
         seen: &Arc<AtomicU64>,
         wait: Wait,
     ) -> Acquire {
-        match self.check() {
-            Ok((name, ttl, label)) => Acquire::new(
-                &self.engine,
-                AcquireRequest {
-                    wants: Wants::Slot(Box::new(Slot {
-                        pool: Pool { name, family },
-                        agreed: Arc::clone(agreed),
-                        of,
-                    })),
-                    ttl,
-                    lock_delay: self.options.lock_delay,
-                    renewal: self.options.renewal,
-                    label,
-                    wait,
-                    seen: Arc::clone(seen),
-                },
-            ),
-            Err(error) => Acquire::Invalid(error),
-        }
+        let request = self.check().map(|(name, ttl, label)| AcquireRequest {
+            wants: Wants::Slot(Box::new(Slot {
+                pool: Pool { name, family },
+                agreed: Arc::clone(agreed),
+                of,
+            })),
+            ttl,
+            lock_delay: self.options.lock_delay,
+            renewal: self.options.renewal,
+            label,
+            wait,
+            seen: Arc::clone(seen),
+        });
+        Acquire::new(&self.engine, request)
     }
 
     fn pool(&self) -> Result<Pool, Error> {

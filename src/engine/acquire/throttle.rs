@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// The acquisition that asks next. The test gives its permit back as one of any other.
+    /// The acquisition that asks next. These tests count permits, so [`done`] makes the one that is given back.
     fn next(throttle: &mut Throttle) -> Option<AcquisitionId> {
         throttle.next().map(|(id, _)| id)
     }

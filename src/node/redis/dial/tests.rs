@@ -185,9 +185,9 @@ async fn a_silent_server_is_reported_within_the_limit() {
             let Some(Unreachable(text)) = dialled.err() else {
                 panic!("{scheme}: a silent server is not unreachable");
             };
-            assert!((limit..limit + LIMIT).contains(&start.elapsed()));
+            assert!((limit..LIMIT).contains(&start.elapsed()));
             // A busy machine may take longer for the system's certificates, which are read first.
-            if text.contains("certificates") && limit < LIMIT {
+            if text.contains("certificates") && limit < LIMIT / 2 {
                 limit *= 2;
                 continue;
             }
